@@ -1058,6 +1058,7 @@ typedef struct plumb_minify_options {
     const plumb_progress *progress; /* may be NULL */
     int trust;   /* a command, program or library that the repro.json names may be run */
     int sandbox; /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+    int bisect;  /* also: which level or pass of the backend does it; goes into the repro */
 } plumb_minify_options;
 PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
 
@@ -1081,8 +1082,9 @@ typedef struct plumb_repro_summary {                 /* no string is NULL */
     size_t n_queries, n_runs; /* distinct candidates; runs of them */
     double seconds;
     size_t nodes_before, nodes_after, inputs_after;
-    int64_t elements_after; /* of inputs and weights */
-    size_t n_others;        /* other failures that were met */
+    int64_t elements_after;                                 /* of inputs and weights */
+    size_t n_others;                                        /* other failures that were met */
+    const char *bisect_level, *bisect_pass, *bisect_reason; /* "" = not asked for */
 } plumb_repro_summary;
 PLUMB_API int plumb_repro_get(const plumb_repro *repro, plumb_repro_summary *out);
 /* Another failure that was met, in words, and how often (may be NULL). */

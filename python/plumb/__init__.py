@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._analyze import analyze, assert_close, compare
+from ._analyze import analyze, analyze_many, assert_close, compare
 from ._errors import (BackendError, ExistsError, InputError, LibraryError, NotFoundError, PlumbError,
                       TroubleError)
 from ._generate import Generation, explain_inputs, generate
@@ -20,10 +20,11 @@ from ._minify import Repro, dump_repro, minify, minify_query, read_repro
 from ._model import Model
 from ._run import Recorder, RecordResult, RunResult, Tensors, load, record, run
 from ._same import Same, measure, measure_logits, same
-from ._session import Blame, Session, SyncPoint, SyncPoints, open_session, view
+from ._session import Blame, Session, Sessions, SyncPoint, SyncPoints, open_session, view
 from ._tools import (CheckResult, Corpus, TestReport, backends, check, corpus, corpus_merge, corpus_plan, faults_missed,
                      info_tensors, open_corpus, ops, store_gc, store_ls, store_verify, test, version)
 from ._version import VERSION as __version__  # noqa: N811
+from ._wrap import Compiled, Wrapped, wrap
 
 if TYPE_CHECKING:
     from ._compile import AccuracyError, CompileError, watch
@@ -32,14 +33,16 @@ if TYPE_CHECKING:
 __all__ = [
     "AccuracyError", "BackendError", "Blame", "CheckResult", "CompileError", "Corpus", "ExistsError",
     "InputError", "LibraryError", "Model", "NotFoundError",
-    "PlumbError", "RecordResult", "Recorder", "Recording", "Repro", "RunResult", "Same", "Session", "SyncPoint", "SyncPoints",
-    "TroubleError", "Tensors", "TestReport", "__version__", "analyze", "assert_close", "backends", "check", "compare",
+    "PlumbError", "RecordResult", "Recorder", "Recording", "Repro", "RunResult", "Same", "Session", "Sessions",
+    "SyncPoint", "SyncPoints",
+    "TroubleError", "Tensors", "TestReport", "__version__", "analyze", "analyze_many", "assert_close", "backends", "check",
+    "compare",
     "dump_repro", "faults_missed", "info_tensors", "load", "measure", "minify", "minify_query", "open_session", "ops",
     "read_repro", "record", "run", "same", "save_intermediates", "store_gc", "store_ls", "store_verify", "test", "version",
     "view",
     "corpus", "corpus_merge", "corpus_plan", "open_corpus",
     "Generation", "explain_inputs", "generate", "measure_logits",
-    "watch",
+    "Compiled", "Wrapped", "watch", "wrap",
 ]
 
 

@@ -470,12 +470,12 @@ plumb_minify_options._fields_ = [
     ("max_time", c_double), ("output", c_char_p), ("checkpoints", c_char_p), ("strip_weights", c_int),
     ("stable_output", c_int), ("zip", c_int), ("keep_other", c_int), ("good", c_char_p), ("program", c_char_p),
     ("log", CFUNCTYPE(None, c_void_p, c_char_p)), ("log_ctx", c_void_p), ("progress", POINTER(plumb_progress)),
-    ("trust", c_int), ("sandbox", c_int)]
+    ("trust", c_int), ("sandbox", c_int), ("bisect", c_int)]
 plumb_repro_summary._fields_ = [
     ("size", c_size_t), ("fails", c_int), ("signature", c_char_p), ("folder", c_char_p), ("verified", c_int),
     ("one_minimal", c_int), ("n_queries", c_size_t), ("n_runs", c_size_t), ("seconds", c_double),
     ("nodes_before", c_size_t), ("nodes_after", c_size_t), ("inputs_after", c_size_t), ("elements_after", c_int64),
-    ("n_others", c_size_t)]
+    ("n_others", c_size_t), ("bisect_level", c_char_p), ("bisect_pass", c_char_p), ("bisect_reason", c_char_p)]
 plumb_repro_options._fields_ = [
     ("size", c_size_t), ("level", c_int), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p),
     ("debug_dir", c_char_p), ("name", c_char_p), ("error", c_char_p), ("no_data", c_int), ("timeout", c_double),

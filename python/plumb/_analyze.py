@@ -7,13 +7,14 @@ import os
 import shutil
 import tempfile
 import time
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+import weakref
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from . import _lib
 from ._model import Model, PathLike, is_exported, is_module, open_model
 from ._progress import Progress, ProgressLike
 from ._run import Recorder, Tensors, take_inputs
-from ._session import Session, temporary_folder
+from ._session import Session, Sessions, temporary_folder
 
 _EXPORT = ("exporter", "training", "opset_version", "dynamic_axes", "export_options", "input_names", "output_names",
            "export_inputs")
@@ -24,7 +25,7 @@ def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional
     """With output=None the session folder is removed together with the result."""
     folder = temporary_folder() if output is None else os.fspath(output)
     left = dict(options)
-    _lib.keep_memory()
+    _lib.free_large_block()
     given = take_inputs(inputs, model.inputs, left)
     try:
         with model.lock, Progress(progress) as p:
@@ -66,6 +67,61 @@ def analyze(model: Any, inputs: Any = None, *, backend: Optional[str] = None, ou
     return _analyze(open_model(model), inputs, backend, output, progress, options)
 
 
+def _take_many(model: Model, options: Any, backends: Sequence[str]) -> List[Optional[_lib.Handle]]:
+    """The sessions of plumb_analyze_many; after a failure those that there are, are freed."""
+    out = (ctypes.c_void_p * max(1, len(backends)))()
+    try:
+        _lib.call("plumb_analyze_many", model.pointer, ctypes.byref(options), _lib.strings(backends), len(backends), out)
+    finally:
+        found = [_lib.Handle("session", ctypes.c_void_p(p), "plumb_session_free") if p else None for p in out[:len(backends)]]
+    return found
+
+
+def analyze_many(model: Any, inputs: Any = None, *, backends: Sequence[str], output: Optional[PathLike] = None,
+                 progress: ProgressLike = None, **options: Any) -> Sessions:
+    """The same model on several backends, each analysed against the same reference on the same inputs.
+
+    model, inputs, progress, options  as in analyze; of a torch module one set of inputs: it is exported and recorded once
+    backends  specs, in the order of the columns
+    output    a new folder: sessions 1, 2, ... and many.json; None: one that is removed with the results
+    """
+    if isinstance(backends, str) or not backends:
+        raise TypeError("backends is a list of specs: analyze_many(model, x, backends=[\"ort\", \"jit\"])")
+    temporary = tempfile.mkdtemp(prefix="plumb-")
+    try:
+        left: Dict[str, Any] = dict(options)
+        if is_module(model):
+            _check_module(inputs, options)
+            if len(_samples(inputs)) > 1:
+                raise TypeError("several backends take one set of inputs of a torch module: call analyze_many for each")
+            model, inputs, left, lost = _record_module(model, _samples(inputs)[0], temporary, options)
+        elif is_exported(model):
+            inputs = _example_inputs(model) if inputs is None else inputs
+            model, lost = _export_program(model), []
+        else:
+            lost = []
+        opened = open_model(model)
+        setup = dict(left, inputs=inputs)
+        _lib.free_large_block()
+        given = take_inputs(inputs, opened.inputs, left)
+        folder = os.path.join(temporary, "sessions") if output is None else os.fspath(output)
+        with opened.lock, Progress(progress) as p:
+            made = _lib.options("plumb_analyze_options", "PLUMB_OPTIONS_ANALYZE",
+                                dict(left, output=folder, inputs=given.struct, progress=p.struct))
+            handles = _take_many(opened, made, backends)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    kept = _Folder(temporary)
+    rows: List[Optional[Session]] = []
+    for backend, handle in zip(backends, handles):
+        row = None if handle is None else Session(handle, opened, dict(setup, backend=backend))
+        if row is not None:
+            row.lost_calls, row._kept = lost, kept
+        rows.append(row)
+    return Sessions(backends, rows, folder)
+
+
 def _example_inputs(program: Any) -> Any:
     """The inputs that a program was exported with; None when it has none, or keyword arguments among them."""
     example = getattr(program, "example_inputs", None)
@@ -91,14 +147,11 @@ def _samples(inputs: Any) -> List[Any]:
 def _analyze_module(net: Any, inputs: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
                     options: Dict[str, Any]) -> Session:
     """Compares three runs: the module itself, the exported model, the runtime."""
-    if inputs is None:
-        raise TypeError("a torch module needs inputs: analyze(net, (x,), backend=...)")
-    if "reference" in options or "reference_model" in options:
-        raise TypeError("a torch module is its own reference; to use another one, export it and analyze the ONNX file")
+    _check_module(inputs, options)
     samples = _samples(inputs)
     export = {k: options[k] for k in _EXPORT if k in options}
     rest = {k: v for k, v in options.items() if k not in _EXPORT}
-    found = []
+    found: List[Session] = []
     for i, sample in enumerate(samples):
         where = output if output is None or len(samples) == 1 else os.path.join(os.fspath(output), f"sample-{i}")
         if i > 0:
@@ -109,24 +162,43 @@ def _analyze_module(net: Any, inputs: Any, backend: Optional[str], output: Optio
     return worst
 
 
+class _Folder:
+    """A temporary folder that several sessions refer to; removed with the last of them."""
+
+    def __init__(self, path: str) -> None:
+        weakref.finalize(self, shutil.rmtree, path, True)
+
+
+def _record_module(net: Any, sample: Any, folder: str, options: Dict[str, Any]) -> Any:
+    """(exported model, its inputs, options left, lost calls) of a torch module; the recording in `folder` is the reference."""
+    from ._save import save_intermediates
+    export = {k: options[k] for k in _EXPORT if k in options}
+    onnx, run = os.path.join(folder, "model.onnx"), os.path.join(folder, "torch.safetensors")
+    recording = save_intermediates(net, sample, onnx, run, **export)
+    model = Model(onnx)
+    rest = {k: v for k, v in options.items() if k not in _EXPORT}
+    return model, _feeds(model, Tensors(run)), dict(rest, reference=run), recording.lost_calls
+
+
+def _check_module(inputs: Any, options: Dict[str, Any]) -> None:
+    if inputs is None:
+        raise TypeError("a torch module needs inputs: analyze(net, (x,), backend=...)")
+    if "reference" in options or "reference_model" in options:
+        raise TypeError("a torch module is its own reference; to use another one, export it and analyze the ONNX file")
+
+
 def _analyze_sample(net: Any, sample: Any, backend: Optional[str], output: Optional[PathLike], progress: ProgressLike,
                     export: Dict[str, Any], rest: Dict[str, Any]) -> Session:
-    from ._save import save_intermediates
     folder = tempfile.mkdtemp(prefix="plumb-")
     try:
-        onnx, run = os.path.join(folder, "model.onnx"), os.path.join(folder, "torch.safetensors")
-        recording = save_intermediates(net, sample, onnx, run, **export)
-        model = Model(onnx)
+        model, feeds, left, lost = _record_module(net, sample, folder, {**export, **rest})
         where = os.path.join(folder, "session") if output is None else os.fspath(output)
-        feeds = _feeds(model, Tensors(run))
-        session = _analyze(model, feeds, backend, where, progress, dict(rest, reference=run))
+        session = _analyze(model, feeds, backend, where, progress, left)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    session.lost_calls = recording.lost_calls
+    session.lost_calls, session._kept = lost, _Folder(folder)  # the session refers to the recording in it
     session._setup["inputs"] = feeds
-    import weakref
-    weakref.finalize(session._handle, shutil.rmtree, folder, True)  # the session refers to the recording in it
     return session
 
 
@@ -239,4 +311,4 @@ def export_of(recording: PathLike) -> Dict[str, Any]:
     return found
 
 
-__all__: Tuple[str, ...] = ("analyze", "compare", "assert_close", "explain", "export_of")
+__all__: Tuple[str, ...] = ("analyze", "analyze_many", "compare", "assert_close", "explain", "export_of")

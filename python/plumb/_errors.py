@@ -11,7 +11,10 @@ class PlumbError(Exception):
     status   the status of the C API: "E_USAGE", "E_FORMAT", "E_BACKEND", ...
     message  one line that names the file, node or value, what was found and what was expected
     value    the first name in quotes in the message: a value, file or option; "" when there is none
+    exit_code  of the program for this error
     """
+
+    exit_code = 2
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
@@ -45,9 +48,13 @@ class ExistsError(InputError, FileExistsError):
 class BackendError(PlumbError, RuntimeError):
     """A or B failed: exit code 3 of the program."""
 
+    exit_code = 3
+
 
 class TroubleError(PlumbError, OSError):
     """Disk or memory error, or a bug in plumb: exit code 4 of the program."""
+
+    exit_code = 4
 
     def __str__(self) -> str:
         return self.message

@@ -160,9 +160,8 @@ class Tensors(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self.about:
-            import difflib
-            near = difflib.get_close_matches(name, self.about, 1)
-            raise KeyError(f"{self.path} has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            near = _lib.nearest(name, list(self.about))
+            raise KeyError(f"{self.path} has no {name!r}" + (f"; did you mean {near!r}?" if near else ""))
         handle = _lib.make("tensor", "plumb_recording_read", "plumb_tensor_free", self._handle.pointer, name.encode())
         return _tensor.to_array(handle)
 

@@ -114,6 +114,7 @@ class Session:
         self.summary = _lib.fields("plumb_session_summary", "plumb_session_get", handle.pointer)
         self.lost_calls: List[Dict[str, Any]] = []
         self.samples: List["Session"] = []
+        self._kept: Any = None  # a folder that lives as long as this
         self._viewer: Optional[_lib.Handle] = None
         self._points: Optional[SyncPoints] = None
         self._data: Optional[Dict[str, Any]] = None
@@ -231,9 +232,8 @@ class Session:
     def __getitem__(self, value: str) -> SyncPoint:
         i = _lib.lib().plumb_session_find(self._handle.pointer, value.encode())
         if i >= len(self.sync_points):
-            import difflib
-            near = difflib.get_close_matches(value, [p.value for p in self.sync_points], 1)
-            raise KeyError(f"no value {value!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            near = _lib.nearest(value, [p.value for p in self.sync_points])
+            raise KeyError(f"no value {value!r}" + (f"; did you mean {near!r}?" if near else ""))
         found: SyncPoint = self.sync_points[i]
         return found
 
@@ -300,6 +300,51 @@ class Session:
 
     def _repr_html_(self) -> str:
         return _html.session(self)
+
+
+class Sessions(Sequence[Session]):
+    """Several backends on one model: a Session for each, by number or by spec.
+
+    exit_code is the worst of them, `ok` is true when all agree; print(sessions) prints one table with a column for each.
+    """
+
+    def __init__(self, backends: Sequence[str], rows: List[Optional[Session]], folder: str) -> None:
+        self.backends, self.folder, self._rows = list(backends), folder, rows
+        self._pointers = (ctypes.c_void_p * max(1, len(rows)))(*[None if s is None else s._handle.pointer.value for s in rows])
+        self.exit_code = int(_lib.lib().plumb_sessions_exit_code(self._pointers, len(rows)))
+
+    @property
+    def ok(self) -> bool:
+        """True only when every backend agrees with the reference."""
+        return all(s is not None and s.ok for s in self._rows)
+
+    def __getitem__(self, which: Any) -> Any:
+        if not isinstance(which, str):
+            return self._rows[which]
+        if which not in self.backends:
+            raise KeyError(f"no backend {which!r}; available: {', '.join(self.backends)}")
+        return self._rows[self.backends.index(which)]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def text(self, format: str = "text", **options: Any) -> str:
+        """One table, a column for each backend: "text", "json" (docs/formats/many.md) or "md". Options: metric, sort, limit."""
+        made, text = _lib.options("plumb_write_options", "PLUMB_OPTIONS_WRITE", dict(options, format=format)), ctypes.c_void_p()
+        _lib.call("plumb_sessions_write", self._pointers, len(self), ctypes.byref(made), ctypes.byref(text))
+        return _lib.take_text(text)
+
+    def to_dict(self) -> Dict[str, Any]:
+        """The JSON of the program, parsed: verdicts, values, and which backends agree without the reference."""
+        found: Dict[str, Any] = json.loads(self.text("json"))
+        return found
+
+    def __str__(self) -> str:
+        return self.text(limit=20)
+
+    def __repr__(self) -> str:
+        verdicts = ("none" if s is None else s.verdict.upper() for s in self._rows)
+        return "<plumb.Sessions " + ", ".join(f"{b}: {v}" for b, v in zip(self.backends, verdicts)) + ">"
 
 
 def view(path: Optional[PathLike], **options: Any) -> _lib.Handle:

@@ -128,6 +128,7 @@ class Corpus:
 
 def _corpus_options(given: Dict[str, Any], backends: Sequence[str], progress: Any) -> Any:
     seeds = list(given.pop("seeds", []))
+    given.setdefault("program", _lib.program())
     made = dict(given, backends=list(backends), progress=progress)
     if seeds:
         made.update(seeds=(ctypes.c_uint64 * len(seeds))(*seeds), n_seeds=len(seeds))
@@ -138,7 +139,7 @@ def corpus(list: PathLike, backends: Sequence[str], output: PathLike, *, progres
     """`plumb corpus`: runs every model of a list, folder or file on every backend; failures with the same cause are one group.
 
     options  reference, seeds, shard, jobs, timeout, memory_limit, max_queries, max_deaths, resume, baseline,
-             write_baseline, program
+             write_baseline, program (None: the one of this package, else the one in PATH)
     """
     with Progress(progress) as p:
         made = _corpus_options(dict(options, output=os.fspath(output)), backends, p.struct)

@@ -32,7 +32,8 @@ struct pl_backend {
     pl_guard *guard;
     pl_guard_child *probe; /* answered the questions at opening; serves the first program */
     char version[64], device[256];
-    uint64_t cpu; /* features of the CPU that it runs on (kernels/cpu.h) */
+    uint64_t cpu;  /* features of the CPU that it runs on (kernels/cpu.h) */
+    bool confined; /* its guard has said so */
     const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; texts live in mode_text */
     char mode_text[256];
     pl_failure failure;
@@ -79,9 +80,18 @@ pl_status pl_backend_row(const char *spec, const plumb_backend **out, pl_err *er
     return st;
 }
 
+pl_status pl_spec_check_backend(const char *spec, pl_err *err) {
+    const plumb_backend *row = NULL;
+    return pl_backend_row(spec, &row, err);
+}
+
 bool pl_backend_is_guarded(const char *spec) {
     const plumb_backend *row = NULL;
     return pl_backend_row(spec, &row, NULL) != PL_OK || (row->flags & PLUMB_IN_PROCESS) == 0;
+}
+
+const char *pl_backend_spec_or_default(const char *spec) {
+    return spec == NULL ? pl_backend_eager.name : spec;
 }
 
 bool pl_backend_is_interpreter(const char *spec) {
@@ -161,6 +171,7 @@ static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
     const pl_status st = pl_guard_child_open(*out, &opened, &b->failure, err);
     if (st == PL_OK) {
         b->cpu = opened.cpu;
+        b->confined = opened.confined;
         if (!first) return PL_OK;
         snprintf(b->version, sizeof(b->version), "%.*s", (int)sizeof(b->version) - 1,
                  opened.version);
@@ -239,7 +250,10 @@ const char *pl_backend_name(const pl_backend *b) {
 }
 
 const char *pl_backend_sandbox(const pl_backend *b) {
-    return pl_confine_state(b->vtable, b->options.sandbox);
+    const char *state = pl_confine_state(b->vtable, b->options.sandbox);
+    /* A wrapper that $PLUMB_GUARD names may have lost the guard's arguments. */
+    const bool lost = b->guard != NULL && !b->confined && strcmp(state, "on") == 0;
+    return lost ? "none: plumb-guard did not set it up" : state;
 }
 
 const char *pl_backend_device(const pl_backend *b) {

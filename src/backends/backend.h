@@ -47,6 +47,8 @@ extern const plumb_backend *const pl_backend_rows[];
 /* The one place that decides who runs behind the guard: every backend whose row does not say
  * PLUMB_IN_PROCESS, whatever options its spec has. An unknown name counts as guarded. */
 bool pl_backend_is_guarded(const char *spec);
+/* The spec itself; the default, "eager", for NULL. */
+const char *pl_backend_spec_or_default(const char *spec);
 /* NULL, or "eager" without options: flows may then drive the interpreter themselves. */
 bool pl_backend_is_interpreter(const char *spec);
 bool pl_backend_is_own(

@@ -113,6 +113,7 @@ pl_status pl_confine(const plumb_backend *row, const plumb_option *spec, size_t 
         if (options->sandbox != PLUMB_SANDBOX_REQUIRE) return PL_OK;
         return pl_fail(err, PL_E_UNSUPPORTED, "the sandbox is required, and %s", why);
     }
+    out->required = options->sandbox == PLUMB_SANDBOX_REQUIRE;
     PL_TRY(add_take(out, pl_strdup("--confine"), err));
     const bool programs = (row->flags & (PLUMB_USES_CACHE | PLUMB_UNCONFINED)) != 0;
     if (programs) PL_TRY(add_take(out, pl_strdup("--programs"), err));

@@ -8,6 +8,7 @@
 typedef struct pl_confinement {
     char **args;
     size_t n_args, capacity;
+    bool required; /* nothing is opened without it */
 } pl_confinement;
 
 /* `row` and `options` are those of the spec. With PLUMB_SANDBOX_REQUIRE a kernel that cannot is an

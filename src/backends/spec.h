@@ -36,4 +36,7 @@ const char *pl_option_value(const plumb_option *options, size_t n_options, const
 /* A checked whole number. */
 long pl_option_int(const plumb_option *options, size_t n_options, const char *key, long otherwise);
 
+/* An error when no backend has that name (backend.c). */
+pl_status pl_spec_check_backend(const char *spec, pl_err *err);
+
 #endif

@@ -23,7 +23,7 @@ struct pl_dir {
     char *path;
 };
 
-/* ---- beneath ---- */
+/* ---- system calls ---- */
 
 static bool no_openat2; /* for tests only, and atomic */
 

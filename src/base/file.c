@@ -27,9 +27,9 @@ enum {
 };
 
 pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path) {
-    const pl_status st = error == ENOENT || error == ENOTDIR ? PL_E_NOT_FOUND
-                         : error == ENOMEM                   ? PL_E_MEMORY
-                                                             : PL_E_IO;
+    /* What is created need not be there: whatever stands in the way, it is the disk's. */
+    const bool misses = (error == ENOENT || error == ENOTDIR) && strncmp(doing, "create", 6) != 0;
+    const pl_status st = misses ? PL_E_NOT_FOUND : error == ENOMEM ? PL_E_MEMORY : PL_E_IO;
     if (err == NULL) return st; /* strerror may not be called in a handler of signals */
     return pl_fail(err, st, "cannot %s '%s': %s", doing, path, strerror(error));
 }

@@ -1,5 +1,5 @@
-/* The pass: gold and replay side by side, node by node; every recorded value is judged as it comes
- * and then stands in for its replay. */
+/* The blame pass: gold and replay in parallel, node by node. Each recorded value is judged as it
+ * comes and then replaces its replay. */
 #include "blame/blame.h"
 
 #include <math.h>
@@ -61,7 +61,8 @@ pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **
 
 /* ---- distances ---- */
 
-/* rms of x - y and of y over the places where both are finite; NAN when they cannot be compared. */
+/* rms of x - y and of y over the elements where both are finite; NAN when they cannot be
+ * compared. */
 static void rms_between(const pl_tensor *x, const pl_tensor *y, double *distance, double *scale) {
     *distance = (double)NAN;
     if (scale != NULL) *scale = (double)NAN;
@@ -96,7 +97,7 @@ static void rms_between(const pl_tensor *x, const pl_tensor *y, double *distance
 
 /* ---- judging one value ---- */
 
-static const char *or_empty(const char *s) { /* out of memory costs a reason, not the analysis */
+static const char *or_empty(const char *s) { /* out of memory loses a reason, not the analysis */
     return s == NULL ? "" : s;
 }
 
@@ -180,7 +181,7 @@ static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_seg
     return pl_blaming_flag(j, value, segment, a, d, err);
 }
 
-/* The value is near its replay: is it near gold too? */
+/* The value is close to its replay: is it close to gold, too? */
 static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *segment,
                             pl_dtype native) {
     const double u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0;
@@ -188,7 +189,7 @@ static void judge_inherited(pl_blaming *j, pl_judgement *v, const pl_segment *se
     const double reference = isnan(v->reference) ? 0 : v->reference;
     for (size_t i = 0; i < segment->n_inputs; i++)
         v->otherwise = v->otherwise || j->out->of[segment->inputs[i]->id].otherwise;
-    if (v->otherwise) return; /* gold follows the first reading, so it does not apply */
+    if (v->otherwise) return; /* gold follows the first reading of ONNX, so it does not apply */
     if (isnan(v->propagated) || v->propagated <= INHERITED_RATIO * fmax(reference, floor_)) return;
     double worst_in = 0;
     for (size_t i = 0; i < segment->n_inputs; i++) {
@@ -222,7 +223,8 @@ done:
     return st;
 }
 
-/* A recording may be of another computation: only what rounding explains excuses the run. */
+/* B is a recording and may be of another computation: accept only as much of its error as rounding
+ * explains. */
 static void cap_reference(pl_judgement *v, pl_dtype native) {
     const double u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0;
     const double most = pl_dtype_is_float(native) ? 1024 * u * v->scale : 0.5;
@@ -279,7 +281,8 @@ static void unverified(pl_blaming *j, pl_judgement *v, const char *why) {
     if (*j->out->first_unreplayed == '\0') j->out->first_unreplayed = v->reason;
 }
 
-/* Judges a recorded value and lets it stand in for its replay. `why` is set when there is none. */
+/* Judges a recorded value and uses it instead of its replay from then on. `why` is set when there
+ * is no replay. */
 static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *why, pl_err *err) {
     pl_datum *a = NULL, *b = NULL;
     pl_judgement *v = &j->out->of[value->id];
@@ -319,7 +322,7 @@ static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *w
         const pl_datum *gold = j->gold == NULL ? NULL : pl_replay_get(j->gold, value);
         st = j->options->visit(j->options->visit_ctx, value, a, b, gold, err);
     }
-    /* Downstream nodes used what the run had, unless its shape makes that impossible. */
+    /* Later nodes used the run's value, unless its shape makes that impossible. */
     const bool usable = v->local_class != PL_LOCAL_SHAPE || why != NULL || d == NULL;
     if (st == PL_OK && usable) st = pl_replay_put(j->local, value, a, NULL, err);
 done:
@@ -355,7 +358,7 @@ static pl_status gold_one(pl_blaming *j, const pl_node *node, pl_err *err) {
         const pl_value *value = node->out[i];
         if (value == NULL) continue;
         if (st != PL_OK && j->a->has(j->a->ctx, value)) {
-            /* Random, or without a form: gold goes on from what the run had. */
+            /* Random, or without an fp64 form: gold continues with the run's value. */
             pl_datum *a = NULL;
             PL_TRY(j->a->get(j->a->ctx, value, &a, err));
             const pl_status put = pl_replay_put(j->gold, value, a, NULL, err);

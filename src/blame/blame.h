@@ -1,9 +1,9 @@
-/* Blame: which values of a run were computed wrongly from what the run itself had.
+/* Blame: which values of a run were computed wrongly from the run's own inputs.
  *
- * One pass over the model in order. Gold runs in fp64 from the inputs; beside it every value is
- * replayed in fp64 on the run's own values, with a bound of what rounding may do. A value that is
- * further from its replay than PL_Q_CULPRIT bounds is a culprit; one that is near its replay but
- * far from gold has inherited. Every node is replayed once; memory is the live set. */
+ * One pass over the model in order. Gold runs in fp64 from the inputs; in parallel every value is
+ * replayed in fp64 from the run's own values, with a bound on the rounding error. A value further
+ * from its replay than PL_Q_CULPRIT bounds is a culprit; one that is close to its replay but far
+ * from gold is inherited. Every node is replayed once; only live values are in memory. */
 #ifndef PL_BLAME_H
 #define PL_BLAME_H
 
@@ -21,31 +21,30 @@ typedef struct pl_run_data {
     /* A new reference. */
     pl_status (*get)(void *ctx, const pl_value *value, pl_datum **out, pl_err *err);
     void *ctx;
-    /* What a low-precision value was computed from may be another copy of it than the recorded one:
-     * the run has values that the model does not know. */
+    /* The input of a node may have been another copy of a low-precision value than the recorded
+     * one: the run has values that the model does not. */
     bool has_copies;
-    /* May be NULL. The run is of another model, which gives this value another shape. */
+    /* May be NULL. The run is of another model, in which this value has another shape. */
     bool (*reshaped)(void *ctx, const pl_value *value);
-    const pl_arithmetic *arithmetic; /* what the run's may do; NULL = rounding only */
+    const pl_arithmetic *arithmetic; /* precision profile of the run; NULL = rounding only */
 } pl_run_data;
 
-typedef struct pl_judgement { /* of one value of the main graph that the run has */
-    bool judged;              /* the rest is filled */
-    pl_value_facts facts;     /* of the replay, and the verdict by them alone */
+typedef struct pl_judgement { /* about one value of the main graph that the run has */
+    bool judged;              /* the other fields are set */
+    pl_value_facts facts;     /* facts from the replay, and the verdict from them alone */
     pl_verdict verdict;
     double q, q_ref;                     /* NAN = none */
     double local, propagated, amplified; /* rms; NAN = not known */
     double reference;                    /* rms of the reference run against gold */
     double scale;                        /* rms of gold */
     const char *excuse, *reason;         /* "" */
-    bool otherwise; /* it, or what it comes from, is another reading of ONNX than gold is */
+    bool otherwise;           /* it, or its inputs, follow another reading of ONNX than gold does */
     const char *kind, *where; /* of culprits; else "" */
     int64_t n_bad;
     pl_local_class local_class;
-    const int64_t
-        *view; /* the model's dims, where the run holds the right elements in other ones */
+    const int64_t *view; /* the model's dims, if the run has the right elements in other dims */
     int view_rank;
-    const char *layout; /* how to come to them (layout.h); NULL = the elements are in order */
+    const char *layout; /* how to convert to them (layout.h); NULL = elements are in order */
     bool fallback;      /* gold ran this operator at the model's own precision */
 } pl_judgement;
 
@@ -61,8 +60,8 @@ typedef struct pl_blame_options {
     pl_pool *pool;
     uint64_t seed;
     bool skip_gold;         /* no propagated error, no effects */
-    bool b_is_truth;        /* b is a recording: what it is off from gold is no noise of rounding */
-    size_t max_effects;     /* how many groups get their effect measured; 0 = 16 */
+    bool b_is_truth;        /* b is a recording: its distance from gold is not only rounding */
+    size_t max_effects;     /* groups whose effect is measured; 0 = 16 */
     pl_blame_visit visit;   /* may be NULL */
     pl_blame_unseen unseen; /* may be NULL */
     void *visit_ctx;
@@ -78,7 +77,7 @@ typedef struct pl_blame {
     size_t n_single;                 /* replayed ones whose segment is one node */
     size_t n_without_rule;           /* nodes without a bound rule of their own */
     const char *first_unreplayed;    /* why; "" */
-    pl_hash128 *gold_hash; /* by value id: of gold's values, for the check that it repeats */
+    pl_hash128 *gold_hash;           /* by value id: to check that gold is deterministic */
 } pl_blame;
 
 /* The model is resolved and inferred; in[] are its inputs. b may be NULL. */

@@ -1,8 +1,8 @@
-/* Culprit values to groups of nodes, ranked by what they do to the outputs.
+/* Groups culprit values by nodes and ranks the groups by their effect on the outputs.
  *
- * Outputs of one node are one culprit. Segments that share nodes name what they share: a fault that
- * feeds two recorded values shows in both. The effect of a group is how much of the run's total
- * error appears in gold when only this group's error is added to it. */
+ * Outputs of one node are one culprit. Segments that share nodes are one group, named after the
+ * shared nodes: a fault that feeds two recorded values shows in both. The effect of a group is how
+ * much of the run's total error appears in gold when only this group's error is added to it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +54,8 @@ static pl_status group_init(pl_blaming *j, group *g, size_t i, pl_err *err) {
     return PL_OK;
 }
 
-/* Each flagged value joins the group that already owns one of its nodes: linear in segment sizes.
- */
+/* Each flagged value joins the group that already has one of its nodes: linear in the size of the
+ * segments. */
 static pl_status join(pl_blaming *j, group *groups, pl_err *err) {
     size_t *owner = pl_calloc(j->model->graph->n_nodes + 1, sizeof(size_t)); /* group + 1 */
     if (owner == NULL) return pl_fail_memory(err, j->model->graph->n_nodes);
@@ -84,7 +84,7 @@ static pl_status join(pl_blaming *j, group *groups, pl_err *err) {
 
 /* ---- effect ---- */
 
-/* rms distance over all float outputs, each relative to its own size. */
+/* rms distance over all float outputs, each relative to its size. */
 static double outputs_distance(const pl_blaming *j, const pl_replay *x, pl_datum *const *gold) {
     const pl_graph *graph = j->model->graph;
     double sum = 0;
@@ -108,7 +108,7 @@ static double outputs_distance(const pl_blaming *j, const pl_replay *x, pl_datum
     return sqrt(sum);
 }
 
-/* Runs gold with the group's own errors added, and nothing else. */
+/* Runs gold with only the group's own errors added. */
 static pl_status gold_with(pl_blaming *j, group *groups, size_t root, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     pl_replay_clear_all(j->gold);
@@ -156,7 +156,7 @@ static pl_status keep_outputs(pl_blaming *j, pl_datum ***out, pl_err *err) {
     return PL_OK;
 }
 
-/* Distance of the run's own outputs from gold's. */
+/* Distance of the run's outputs from gold's. */
 static pl_status total_distance(pl_blaming *j, pl_datum *const *gold, double *out, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     pl_replay_clear_all(j->local);
@@ -188,7 +188,7 @@ static pl_status measure_effects(pl_blaming *j, group *groups, const size_t *roo
             st = pl_fail_memory(err, 0);
             goto done;
         }
-        if (ran != PL_OK) continue; /* an operator that gold cannot run: the effect stays unknown */
+        if (ran != PL_OK) continue; /* gold cannot run an operator: the effect is unknown */
         const double own = outputs_distance(j, j->gold, gold);
         groups[roots[i]].effect = isinf(own) ? 1 : total > 0 ? own / total : 0;
         PL_TRY_GOTO(done, st,
@@ -218,7 +218,7 @@ static pl_status fill_entry(pl_blaming *j, const group *g, pl_blame_entry *e, pl
     const pl_graph *graph = j->model->graph;
     const pl_flagged *f = &j->flagged[g->first];
     const pl_judgement *v = &j->out->of[f->value->id];
-    /* What several segments share comes before all of them; alone, the value's own producer. */
+    /* For several segments, the last node they share; for one, the producer of the value. */
     const pl_node *node = graph->nodes[g->members[g->n_members - 1]];
     const char **members = pl_arena_array(j->out->arena, g->n_members + 1, sizeof(char *));
     pl_origin origin;
@@ -251,7 +251,7 @@ typedef struct rank {
     double score, q;
 } rank;
 
-/* What comes first in the model comes first when nothing else tells them apart. */
+/* Ties go to the earlier node in the model. */
 static int by_rank(const void *a, const void *b) {
     const rank *x = a, *y = b;
     if (x->score != y->score) return x->score < y->score ? 1 : -1;

@@ -1,4 +1,4 @@
-/* Inside src/compare: what the parts of blame share. */
+/* Private to src/blame: shared by the parts of blame. */
 #ifndef PL_BLAME_INT_H
 #define PL_BLAME_INT_H
 
@@ -10,7 +10,7 @@
 typedef struct pl_flagged { /* a culprit value, in order */
     const pl_value *value;
     pl_segment segment;
-    pl_tensor *shift; /* a - d as f64: what the fault added; NULL when it cannot be said */
+    pl_tensor *shift; /* a - d as f64: what the fault added; NULL when unknown */
 } pl_flagged;
 
 typedef struct pl_blaming {
@@ -27,48 +27,52 @@ typedef struct pl_blaming {
     size_t n_flagged, flagged_capacity;
 } pl_blaming;
 
-/* One more look at a value that is beyond its bound, at the segment's own precision and with what
- * low precision may excuse. *q is lowered; excuse names what helped ("" = nothing). */
-extern const char pl_excuse_otherwise[]; /* ONNX leaves it open */
+/* Judges a value beyond its bound again, at the segment's own precision and with excuses for low
+ * precision. Lowers *q; excuse names what helped ("" = nothing). */
+extern const char pl_excuse_otherwise[]; /* ONNX is ambiguous here */
 pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                         const pl_tensor *a, pl_local_error *e, double *q_ref, const char **excuse,
                         pl_err *err);
-/* A shape that follows from data (boxes that NonMaxSuppression keeps): *e becomes the error against
- * the model's own precision where that has the same shape and elements. */
+/* For a shape that depends on data (boxes that NonMaxSuppression keeps): *e becomes the error
+ * against a run in the model's own precision, if that has the same shape and elements. */
 pl_status pl_excuse_shape(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                           const pl_tensor *a, pl_local_error *e, const char **excuse, pl_err *err);
-/* What the run had at the edge of the segment; blame's replay has freed some of it. */
+/* Puts the run's values at the edge of the segment; blame's replay may have freed some. */
 pl_status pl_blaming_put_edges(pl_blaming *j, pl_replay *r, const pl_segment *segment, pl_err *err);
-/* An integer output of an operator that picks: are the elements it picked as good as those that the
- * replay picked? */
+/* For an integer output of an operator that selects elements: are the selected elements as good as
+ * those of the replay? */
 pl_status pl_picks_agree(pl_blaming *j, const pl_value *value, const pl_tensor *a, bool *agree,
                          pl_err *err);
-/* t of a value whose elements may come in any order (TopK with sorted=0), put in order; *out stays
- * NULL for others. */
+/* Sorts t if the elements of the value may come in any order (TopK with sorted=0); *out stays NULL
+ * for others. */
 pl_status pl_picks_sort(const pl_value *value, const pl_tensor *t, pl_tensor **out, pl_err *err);
-/* Refines what pl_kind_of found with what the node did: swapped inputs, sums in low precision, the
- * interval of inputs that go wrong. */
+/* Refines the result of pl_kind_of with facts about the node: swapped inputs, sums in low
+ * precision, the interval of inputs that go wrong. */
 pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                           const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
-/* kind_saturated.c: names products whose pairs were clipped at 16 bits; the kind stays else. */
+/* kind_saturated.c: detects products whose pairs saturated at 16 bits; otherwise the kind stays. */
 extern const char pl_kind_saturated_name[];
 pl_status pl_kind_saturated(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                             const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
+/* kind_hardware.c: products of bf16 or TF32, flushed denormals, fused multiply-add; the kind stays
+ * else. */
+pl_status pl_kind_hardware(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                           const pl_tensor *a, pl_kind_fit *kind, pl_err *err);
 /* A culprit, with what its fault added; a and d may be NULL. */
 /* The verdict by the facts of the replay. */
 void pl_judgement_decide(pl_judgement *v);
 pl_status pl_blaming_flag(pl_blaming *j, const pl_value *value, const pl_segment *segment,
                           const pl_tensor *a, const pl_tensor *d, pl_err *err);
-/* blame_shape.c: a recorded value that has the right elements in other dims is seen in the model's
- * (*a is replaced); and a value that is right for inputs of another shape than the model says is
- * none of its node's fault: *done, and the verdict is set. */
+/* blame_shape.c: a recorded value with the right elements in other dims is converted to the model's
+ * dims (replaces *a). And a value that is right for inputs of another shape than the model's is not
+ * its node's fault: sets *done and the verdict. */
 pl_status pl_blaming_view(pl_blaming *j, const pl_value *value, pl_datum **a, const pl_tensor *d,
                           pl_judgement *v, pl_err *err);
 pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                                   const pl_tensor *a, pl_judgement *v, bool *done, pl_err *err);
-/* Culprit values to groups, ranked by effect. */
+/* Groups culprit values and ranks the groups by effect. */
 pl_status pl_blame_group(pl_blaming *j, pl_err *err);
-/* A recorded value in the shape that the model says; a new reference. */
+/* A recorded value in the shape of the model; a new reference. */
 pl_status pl_blaming_get(const pl_blaming *j, const pl_value *value, pl_datum **out, pl_err *err);
 pl_dtype pl_blaming_native(const pl_blaming *j, const pl_value *value, const pl_tensor *held);
 

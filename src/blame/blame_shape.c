@@ -1,4 +1,4 @@
-/* Values of another shape than the model says: harmless ones, and what comes of the others. */
+/* Values with another shape than in the model: harmless ones, and the effects of the others. */
 #include <math.h>
 #include <string.h>
 
@@ -6,8 +6,7 @@
 #include "pair/layout.h"
 
 typedef struct view {
-    pl_tensor
-        *as; /* the recorded elements with the model's dims; NULL = they are not its elements */
+    pl_tensor *as; /* the recorded elements with the model's dims; NULL = different elements */
     char layout[PL_LAYOUT_TEXT_MAX]; /* "" = in order */
 } view;
 
@@ -20,7 +19,7 @@ static pl_status fits(const pl_blaming *j, const pl_value *value, const pl_tenso
     return PL_OK;
 }
 
-/* In order, or with its axes in another order. */
+/* Elements in order, or with axes in another order. */
 static pl_status find_view(const pl_blaming *j, const pl_value *value, const pl_tensor *held,
                            const pl_tensor *d, view *out, pl_err *err) {
     pl_tensor *dense = NULL, *as = NULL, *like = NULL;
@@ -51,10 +50,10 @@ done:
     return st;
 }
 
-/* A runtime may keep an inner value flat, [24,32] for [2,12,32]: a MatMul that became a Gemm; or
- * with channels first, when it moved a Transpose. The same elements are no fault as long as nothing
- * that uses them is off; a shape that leaves the model, or that the run's own model asks for, is
- * one. */
+/* A runtime may keep an inner value flat, [24,32] for [2,12,32] (a MatMul that became a Gemm), or
+ * with channels first (it moved a Transpose). The same elements in another shape are not a fault as
+ * long as everything that uses them is right. The shape of an output, or one that the run's own
+ * model requires, must match. */
 pl_status pl_blaming_view(pl_blaming *j, const pl_value *value, pl_datum **a, const pl_tensor *d,
                           pl_judgement *v, pl_err *err) {
     const pl_tensor *held = (*a)->tensor;
@@ -93,13 +92,13 @@ done:
     return st;
 }
 
-/* Does the run hold it in another shape than the replay has it in? */
+/* Does the run have it in another shape than the replay? */
 static bool is_shaped(const pl_blaming *j, const pl_value *value) {
     const pl_judgement *v = &j->out->of[value->id];
     return v->judged && (v->view != NULL || v->local_class == PL_LOCAL_SHAPE);
 }
 
-/* What the segment's input was in the run, in the run's own shape. */
+/* Puts the segment's input in the run's own shape. */
 static pl_status put_own(pl_blaming *j, pl_replay *r, const pl_value *value, pl_err *err) {
     pl_datum *d = NULL;
     if (value->producer != NULL) {
@@ -116,8 +115,8 @@ static pl_status put_own(pl_blaming *j, pl_replay *r, const pl_value *value, pl_
     return st;
 }
 
-/* Is the value what comes of inputs in the shapes in which the run holds them? *ran is false when
- * the model's operators cannot take those. */
+/* Is the value right for inputs in the shapes that the run has? *ran is false when the model's
+ * operators cannot take those. */
 static pl_status follows_from_shapes(pl_blaming *j, const pl_segment *segment,
                                      const pl_value *value, const pl_tensor *a, bool *ran,
                                      bool *yes, pl_err *err) {
@@ -189,7 +188,7 @@ pl_status pl_blaming_shape_did_it(pl_blaming *j, const pl_segment *segment, cons
     v->facts = (pl_value_facts){ .local = PL_FACT_NO, .cleared = true };
     pl_judgement_decide(v);
     v->reason = "computed from a value with the wrong shape";
-    /* The harmless one did harm after all. */
+    /* The value that seemed harmless was not. */
     const bool known = viewed == NULL || j->out->of[viewed->id].verdict == PL_VERDICT_CULPRIT;
     return known || wrong ? PL_OK : blame_input(j, viewed, err);
 }

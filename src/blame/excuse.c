@@ -1,12 +1,12 @@
-/* Excuses: before a value is blamed its segment is replayed again, with what a correct runtime may
- * do differently there.
+/* Excuses: before a value is blamed, its segment is replayed with what a correct runtime may do
+ * differently.
  *
- * First the model's own precision with plain long sums: a chain of roundings that a naive runtime
- * has too is no fault (q is divided by the q of that run). Then, where low precision or quantised
- * layers are involved: inputs rounded to the type that the model declares; inputs off by one
- * rounding of that type, since the consumer may have used another copy; weights that were rounded
- * after folding; a float bias that was quantised with the layer. And where ONNX itself leaves
- * something open: the other reading. One row each. */
+ * First the model's own precision with naive long sums: a chain of roundings that a naive runtime
+ * also has is not a fault (q is divided by the q of that run). Then, where low precision or
+ * quantised layers are involved: inputs rounded to the type that the model declares; inputs off by
+ * one rounding of that type, since the consumer may have used another copy; weights that were
+ * rounded after folding; a float bias that was quantised with the layer. And where ONNX is
+ * ambiguous: the other reading. One row each. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -14,14 +14,14 @@
 #include "ops/op.h"
 
 typedef enum excuse_bits {
-    ROUND_INPUTS = 1, /* to the declared low-precision type */
-    ALLOW_INPUTS = 2, /* one rounding of it */
+    ROUND_INPUTS = 1, /* rounded to the declared low-precision type */
+    ALLOW_INPUTS = 2, /* off by one rounding of it */
     FOLDED_WEIGHTS = 4,
     QUANTISED_BIAS = 8,
     NATIVE = 16,
-    WIDE_CASTS = 32,      /* a Cast to low precision passes on what it gets, */
-    OTHERWISE = 128,      /* the other reading of what ONNX leaves open */
-    WIDE_DATA_CASTS = 64, /* only where that is no constant: those were folded, and rounded */
+    WIDE_CASTS = 32,      /* a Cast to low precision passes its input through, */
+    OTHERWISE = 128,      /* the other reading where ONNX is ambiguous */
+    WIDE_DATA_CASTS = 64, /* but not for constants, which were folded and rounded */
 } excuse_bits;
 
 typedef struct excuse_row {
@@ -47,8 +47,8 @@ static bool has_low(const pl_blaming *j, const pl_segment *segment, const pl_val
     return false;
 }
 
-/* Did the run hold the value in more than the model declares? Then what was used is known: that, or
- * its rounding. */
+/* Did the run have the value in higher precision than the model declares? Then the node used either
+ * that or its rounding. */
 static bool held_wider(const pl_blaming *j, const pl_value *value) {
     pl_datum *a = NULL;
     pl_err ignored = PL_ERR_INIT;
@@ -59,8 +59,8 @@ static bool held_wider(const pl_blaming *j, const pl_value *value) {
     return wider;
 }
 
-/* Inputs that may have been used in another precision than they were recorded in, each for itself.
- * One that was held wider has two forms, which are both tried as they are. */
+/* Are there inputs whose copies may have been used in different precision, each on its own? Two
+ * wider ones can be mixed; a single one is covered by trying both forms. */
 static bool has_copies(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     size_t n = 0;
     if (!j->a->has_copies || !has_low(j, segment, value)) return false;
@@ -75,8 +75,8 @@ static bool has_copies(const pl_blaming *j, const pl_segment *segment, const pl_
 
 /* A Cast to low precision whose result something computes with. A runtime that has no kernel for
  * the low type computes wide and drops the pair, the model's Cast down and its own Cast up (ONNX
- * Runtime on a CPU): one rounding less. A Cast up of the model itself is another matter: there the
- * rounding is what the model asks for. */
+ * Runtime on a CPU): one rounding less. A Cast up in the model itself is different: there the model
+ * asks for the rounding. */
 static bool feeds_low(const pl_segment *segment, const pl_node *cast) {
     if (!pl_node_has_flag(cast, PL_OP_CAST) || cast->in[0] == NULL || cast->out[0] == NULL) {
         return false;
@@ -119,7 +119,7 @@ static bool has_wide(const pl_blaming *j, const pl_segment *segment, const pl_va
     return false;
 }
 
-/* A dot product and, behind it, what can be folded into its weights. */
+/* A dot product followed by something that can be folded into its weights. */
 static bool has_folding(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     bool dot = false;
     if (!has_low(j, segment, value)) return false;
@@ -234,8 +234,8 @@ static double scale_of(const pl_node *node, int64_t channel) {
 /* Half a step of fp16 below its smallest normal number. */
 #define HALF_STEP 0x1p-25
 
-/* Weights of a convolution and what is folded into them: a folded weight that is subnormal is off
- * by half a step, and so the weight by that over the scale of its channel. */
+/* Weights of a convolution that something is folded into: a subnormal folded weight is off by half
+ * a step, so the weight is off by that over the scale of its channel. */
 static void add_subnormal(const pl_segment *segment, const pl_node *node, const pl_tensor *w,
                           double *e) {
     const pl_node *scale = NULL;
@@ -288,13 +288,13 @@ static const pl_tensor *scale_tensor(const pl_replay *r, const pl_node *dequanti
     return scale->init;
 }
 
-/* Element i of a scale by channel, or the one for all; 0 when there is none. */
+/* Element i of a per-channel scale, or the single one; 0 when there is none. */
 static double scale_at(const pl_tensor *scale, int64_t i, int64_t n) {
     if (scale == NULL || scale->n_elements == 0) return 0;
     return fabs(pl_tensor_get_f64(scale, scale->n_elements == n ? i : 0));
 }
 
-/* Scales outside the segment: computed from constants, or from what the run had. */
+/* Scales outside the segment: computed from constants, or from the run's values. */
 static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequantize, pl_err *err) {
     const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
     pl_segment segment;
@@ -308,8 +308,8 @@ static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequant
     return PL_OK;
 }
 
-/* b as whole steps of s_x s_w, and what may still be off: a step where it is hard to say which of
- * two is nearer. */
+/* b rounded to whole steps of s_x s_w, with a bound of one step where two are nearly equally
+ * close. */
 static pl_status quantise_bias(const pl_replay *r, const pl_node *node, const pl_tensor *bias,
                                pl_tensor **value, pl_tensor **bound, pl_err *err) {
     const pl_tensor *sx = scale_tensor(r, producer_of(node, 0));
@@ -329,8 +329,8 @@ static pl_status quantise_bias(const pl_replay *r, const pl_node *node, const pl
     return PL_OK;
 }
 
-/* A bias that became int32 with the scale s_x s_w: which number it became is known. Called when all
- * that the node needs is there. */
+/* A bias that the runtime quantised to int32 with scale s_x s_w: its value is known. Called when
+ * all inputs of the node are available. */
 static pl_status round_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
     const pl_value *bias = node->in[2];
     PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
@@ -353,14 +353,14 @@ done:
     return st;
 }
 
-/* The Cast is not done: its result is what it was given, with the same bound. */
+/* Skips the Cast: its result is its input, with the same bound. */
 static pl_status pass_on(pl_replay *r, const pl_node *cast, pl_err *err) {
     const pl_datum *d = pl_replay_get(r, cast->in[0]);
     pl_tensor *bound = NULL;
     if (d == NULL || d->kind != PL_TYPE_TENSOR) return PL_OK;
     if (pl_replay_bound(r, cast->in[0]) != NULL)
         PL_TRY(pl_tensor_cast(pl_replay_bound(r, cast->in[0]), PL_F64, &bound, err));
-    pl_datum *same = pl_datum_ref(d); /* put may replace what it comes from */
+    pl_datum *same = pl_datum_ref(d); /* put may free what it comes from */
     const pl_status st = pl_replay_put(r, cast->out[0], same, bound, err);
     pl_datum_unref(same);
     pl_tensor_unref(bound);
@@ -394,8 +394,8 @@ static const pl_tensor *result_of(const pl_replay *r, const pl_value *value) {
     return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
 }
 
-/* q of the naive run at the model's own precision; 0 when it is not available. Where inputs had to
- * be rounded for it, the replay that it is measured against gets them rounded, too. */
+/* q of the naive run at the model's own precision; 0 when not available. If inputs had to be
+ * rounded for it, the replay it is measured against uses the rounded inputs, too. */
 static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                          pl_dtype native, double *q, pl_err *err) {
     pl_replay *r = NULL, *rounded = NULL;
@@ -419,7 +419,7 @@ static pl_status naive_q(pl_blaming *j, const pl_segment *segment, const pl_valu
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
-/* ---- NaN where nothing says who wins ---- */
+/* ---- NaN compared with numbers ---- */
 
 static bool has_nan(const pl_tensor *t) {
     if (t->dtype == PL_STRING || !pl_dtype_is_float(t->dtype)) return false;
@@ -435,8 +435,8 @@ static bool has_nan_rule(const pl_segment *segment, pl_nan rule) {
 }
 
 /* ONNX does not say whether NaN or a number is the larger one (MaxPool-12, Max-13, Clip-13,
- * TopK-11): one of them comes out, and what is picked or sorted by it is anything. *e becomes the
- * error where both are numbers, or neither is. */
+ * TopK-11): either may be the result, and what is selected or sorted by it is undefined. *e becomes
+ * the error over elements where both are numbers, or neither is. */
 static pl_status forgive_nan(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                              const pl_tensor *a, pl_local_error *e, pl_err *err) {
     const pl_tensor *d = result_of(j->local, value);
@@ -469,8 +469,8 @@ static pl_status forgive_nan(pl_blaming *j, const pl_segment *segment, const pl_
 }
 
 /* A value between recorded ones may leave the range of its type where fp64 does not (the Exp of a
- * LogSumExp in fp16): where the model's own precision ends in the same NaN or Inf, that is none of
- * the runtime's fault. */
+ * LogSumExp in fp16): if the model's own precision gives the same NaN or Inf, it is not the
+ * runtime's fault. */
 static pl_status forgive_overflow(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                                   const pl_tensor *a, pl_local_error *e, pl_err *err) {
     const pl_tensor *d = result_of(j->local, value);
@@ -502,7 +502,7 @@ pl_status pl_excuse_shape(pl_blaming *j, const pl_segment *segment, const pl_val
     pl_err trouble = PL_ERR_INIT;
     pl_local_error again;
     pl_status st = PL_OK;
-    for (size_t i = 0; i < segment->n_inputs; i++) { /* a wrong shape that came in explains it */
+    for (size_t i = 0; i < segment->n_inputs; i++) { /* explained by an input of the wrong shape */
         const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
         if (in->judged && in->local_class == PL_LOCAL_SHAPE) return PL_OK;
     }
@@ -520,7 +520,7 @@ pl_status pl_excuse_shape(pl_blaming *j, const pl_segment *segment, const pl_val
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
-/* *e becomes that of the row's replay when it is the smaller one. */
+/* Replaces e by the row's error if that is smaller. */
 static pl_status try_row(pl_blaming *j, const excuse_row *row, const pl_segment *segment,
                          const pl_value *value, const pl_tensor *a, pl_local_error *e, bool *helped,
                          pl_err *err) {
@@ -562,7 +562,7 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
         *excuse = "plain summation in the model's own precision has the same error";
         return PL_OK;
     }
-    /* The first that brings it near may do so by luck: the true one brings it down. */
+    /* The first excuse that helps may do so by chance, so all are tried and the best one counts. */
     const char *best = "";
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && e->q / plain > PL_Q_UNUSUAL; i++) {
         bool helped = false;
@@ -570,7 +570,7 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
         if (!rows[i].applies(j, segment, value)) continue;
         PL_TRY(try_row(j, &rows[i], segment, value, a, e, &helped, err));
         if (helped && (rows[i].bits & OTHERWISE) != 0 && e->q / plain > PL_Q_CULPRIT) {
-            *e = before; /* neither reading: it is held against the first */
+            *e = before; /* neither reading fits: judge by the first */
             continue;
         }
         if (helped) best = rows[i].name;

@@ -2,7 +2,7 @@
  *
  * An element is bad when it is more than four bounds from its replay. A hypothesis predicts the bad
  * elements (or all of them); it explains the data when 99 in 100 predictions are within twice four
- * bounds plus a few roundings. Order matters: what is more special comes first. */
+ * bounds plus a few roundings. Order matters: special kinds come first. */
 #include "blame/kind.h"
 
 #include <math.h>
@@ -36,14 +36,14 @@ int64_t pl_kind_sampled(const pl_kind_data *k, int64_t s) {
     return k->bad[k->n_bad / pl_kind_sample_size(k) * s];
 }
 
-/* An integer that was computed and stored is off by its own rounding and stays within its type. */
+/* A computed integer errs by its own rounding and stays within its type. */
 static bool near_stored(const pl_kind_data *k, int64_t i, double p) {
     if (!k->is_integer) return pl_kind_near(k, i, p);
     return fabs(k->a[i] - fmin(fmax(p, k->least), k->most)) <= 1 + k->e[i];
 }
 
-/* Do 99 in 100 of the bad elements equal what fn predicts for them? Integers, whose rounding is as
- * large as small errors, must come much nearer than the replay, too. */
+/* Do 99 in 100 of the bad elements equal what fn predicts for them? For integers, whose rounding is
+ * as large as small errors, the prediction must also be much closer than the replay. */
 static bool explains_bad(const pl_kind_data *k, double (*fn)(const pl_kind_data *, int64_t)) {
     int64_t good = 0;
     double left = 0, before = 0;
@@ -67,7 +67,7 @@ static double median(double *x, int64_t n) {
     return n % 2 == 1 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
-/* The median, of a sample when there are many; x is changed. */
+/* The median, of a sample if there are many; changes x. */
 static double middle(double *x, int64_t n) {
     enum { MOST = 4096 };
     if (n <= MOST) return median(x, n);
@@ -95,7 +95,7 @@ static bool nonfinite(pl_kind_data *k) {
     return true;
 }
 
-/* Codes without a sign wrap around. */
+/* Unsigned codes wrap around. */
 static double negated(const pl_kind_data *k, int64_t i) {
     return k->is_integer && k->least == 0 && k->d[i] > 0 ? k->most + 1 - k->d[i] : -k->d[i];
 }
@@ -103,7 +103,7 @@ static bool sign(pl_kind_data *k) {
     return explains_bad(k, negated);
 }
 
-/* Zeros: a block of them is a region that was never written; denormals are flushed. */
+/* Zeros: a block of zeros is a region that was never written; denormals are flushed. */
 static bool zero(pl_kind_data *k) {
     for (int64_t b = 0; b < k->n_bad; b++)
         if (k->a[k->bad[b]] != 0) return false;
@@ -129,7 +129,7 @@ static bool saturated(pl_kind_data *k) {
         most = fmax(most, k->d[i]);
         least = fmin(least, k->d[i]);
     }
-    if (high == low && least < low && most > high) return false; /* a constant, no limit */
+    if (high == low && least < low && most > high) return false; /* a constant, not a limit */
     if (k->n_bad < 3 || most - least <= 16 * k->u * (fabs(most) + fabs(least))) return false;
     for (int64_t b = 0; b < k->n_bad; b++) {
         const int64_t i = k->bad[b];
@@ -142,8 +142,8 @@ static bool saturated(pl_kind_data *k) {
     return true;
 }
 
-/* The elements are representable in the lower type (but for a few: bf16 that became a subnormal
- * fp16) and within one rounding of the replay, which is not. */
+/* The elements are representable in the lower type (except for a few: bf16 that became a subnormal
+ * fp16) and within one rounding of the replay, which is not representable. */
 static bool rounded_to(const pl_kind_data *k, pl_dtype type, double u) {
     int64_t fits = 0;
     if (k->u >= u || k->n_bad == 0) return false;
@@ -167,7 +167,7 @@ static bool fp16(pl_kind_data *k) {
     return rounded_to(k, PL_F16, 0x1p-11);
 }
 
-/* Of a single number every kind says the same. */
+/* With a single bad element all kinds would fit. */
 static bool one_element(pl_kind_data *k) {
     if (k->n_bad != 1) return false;
     const int64_t i = k->bad[0];
@@ -199,8 +199,8 @@ static bool scale(pl_kind_data *k) {
 static double shifted_by(const pl_kind_data *k, int64_t i) {
     return k->d[i] + k->p0;
 }
-/* Each difference has the rounding of a large element; their mean has not, and small elements,
- * which have little slack, need it. */
+/* Each difference includes the rounding of a large element; their mean does not, and small
+ * elements, which have little slack, need that precision. */
 static void refine_offset(pl_kind_data *k) {
     double sum = 0;
     int64_t n = 0;
@@ -250,9 +250,9 @@ static bool linear(pl_kind_data *k) {
     return true;
 }
 
-/* Rounded as if they had been cut off: every difference is one code and points towards zero, or
- * away from it. Some would have been cut to the right code; one more everywhere is an offset, one
- * more for all that are large a scale. */
+/* Truncated instead of rounded: every difference is one code, all towards zero or all away from it,
+ * and some elements are right. One code everywhere would be an offset; one code for all large
+ * elements a scale. */
 static bool truncated(pl_kind_data *k) {
     int64_t towards = 0, larger = 0;
     double least = (double)INFINITY;
@@ -342,7 +342,7 @@ static bool starts(const char *s, const char *with) {
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-/* One channel or the tail of a vector loop says more than what happened there. */
+/* A single channel, or the tail of a vector loop, says more than the kind of error there. */
 static void name_place(pl_kind_data *k, pl_kind_fit *out) {
     const char *place = starts(out->where, "index") && k->n_bad > 1  ? "one channel"
                         : starts(out->where, "tail") && k->n_bad > 1 ? "tail"

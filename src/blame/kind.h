@@ -1,5 +1,5 @@
 /* What kind of error a culprit shows: hypotheses fitted to the recorded value, its replay and its
- * bound. One row per kind in kind.c, tried in order; the first that explains the data is named. */
+ * bound. One row per kind in kind.c, tried in order; the first that explains the data wins. */
 #ifndef PL_KIND_H
 #define PL_KIND_H
 
@@ -10,8 +10,7 @@ typedef struct pl_kind_fit {
     const char *kind;  /* "offset", "scale", … "other"; static */
     const char *where; /* "all", "index 3 of axis 1", "tail of axis 3 from 60", …; in the arena */
     const char *text;  /* one line with the numbers: "scale 1.02"; in the arena */
-    const char
-        *remedy; /* what helps, for arithmetic that depends on the CPU; NULL = nothing known */
+    const char *remedy; /* remedy, for arithmetic that depends on the CPU; NULL = none known */
 } pl_kind_fit;
 
 /* a as recorded, d the replay (f64), bound (f64, NULL = exact), native the type in the model. */

@@ -1,11 +1,11 @@
-/* Inside src/compare: what the hypotheses about an error look at. */
+/* Private to src/blame: the data that hypotheses about an error use. */
 #ifndef PL_KIND_INT_H
 #define PL_KIND_INT_H
 
 #include "blame/kind.h"
 
 typedef struct pl_kind_data {
-    const pl_tensor *shape; /* for its dims */
+    const pl_tensor *shape; /* for the dims */
     double *a, *d, *e;      /* recorded, replay, bound (0 where exact) */
     double *work;           /* n, for sorting */
     int64_t *bad;           /* elements beyond four bounds, in order */
@@ -13,21 +13,21 @@ typedef struct pl_kind_data {
     double u, tiny, normal; /* unit roundoff, slack at zero, smallest normal number */
     double least, most;     /* of an integer type */
     bool is_integer;
-    double p0, p1;    /* parameters of the hypothesis at hand */
-    const char *text; /* what it says of itself */
+    double p0, p1;    /* parameters of the current hypothesis */
+    const char *text; /* its description */
     pl_arena *arena;
 } pl_kind_data;
 
 bool pl_kind_near(const pl_kind_data *k, int64_t i, double p); /* a[i] is p, within slack */
 double pl_kind_slack(const pl_kind_data *k, int64_t i, double p);
 
-/* Element number s of a sample of the bad ones, spread evenly; a hypothesis that fails on the
- * sample is not tried on all. */
+/* Element s of an evenly spread sample of the bad ones; a hypothesis that fails on the sample is
+ * not tried on all. */
 enum { PL_KIND_SAMPLE = 256 };
 int64_t pl_kind_sampled(const pl_kind_data *k, int64_t s);
 int64_t pl_kind_sample_size(const pl_kind_data *k);
 
-/* Hypotheses about places (kind_place.c). */
+/* Hypotheses about positions (kind_place.c). */
 bool pl_kind_stale(pl_kind_data *k);
 bool pl_kind_region(pl_kind_data *k);
 bool pl_kind_transposed(pl_kind_data *k);

@@ -1,5 +1,5 @@
-/* Kinds that need the node and not only its output: inputs that were swapped, sums that were kept
- * in low precision, and the interval of inputs in which an element-wise operator goes wrong. */
+/* Kinds that need the node and not only its output: swapped inputs, sums in low precision, and the
+ * interval of inputs in which an element-wise operator goes wrong. */
 #include <math.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 #include "blame/blame_int.h"
 #include "ops/op.h"
 
-/* The one node that computes the value from recorded ones; NULL when there are several. */
+/* The node that computes the value from recorded ones; NULL when there are several. */
 static const pl_node *only_node(const pl_segment *segment, const pl_value *value) {
     return segment->n_computing == 1 ? value->producer : NULL;
 }
 
-/* What the node got as input i; a new reference, NULL when it is not available. */
+/* Input i of the node; a new reference, NULL when it is not available. */
 static pl_datum *input_of(const pl_blaming *j, const pl_node *node, uint32_t i) {
     const pl_value *in = i < node->n_in ? node->in[i] : NULL;
     const pl_datum *there = in == NULL ? NULL : pl_replay_get(j->local, in);
@@ -24,7 +24,7 @@ static pl_datum *input_of(const pl_blaming *j, const pl_node *node, uint32_t i) 
 
 /* ---- swapped inputs ---- */
 
-/* Replays the node with its first two inputs the other way round. */
+/* Replays the node with its first two inputs swapped. */
 static pl_status try_swapped(pl_blaming *j, const pl_node *node, pl_datum *const in[2],
                              const pl_value *value, const pl_tensor *a, bool *yes, pl_err *err) {
     const pl_replay_options options = { .pool = j->options->pool,
@@ -102,7 +102,7 @@ static pl_status explained_by(pl_blaming *j, const pl_segment *segment, const pl
     return trouble.status == PL_E_MEMORY ? pl_fail_memory(err, 0) : st;
 }
 
-/* What an accumulator of the type held: every element fits into it. */
+/* Does every element fit into the type, as after an accumulator of that type? */
 static bool all_fit(const pl_tensor *a, pl_dtype type) {
     for (int64_t i = 0; i < a->n_elements; i++) {
         const double x = pl_tensor_get_f64(a, i);
@@ -159,7 +159,7 @@ static bool find_interval(const double *x, const pl_tensor *a, const pl_tensor *
     return out->n_bad >= 2 && out->n_bad < a->n_elements && 20 * out->n_inside <= out->n_bad;
 }
 
-/* Said only when it separates the wrong elements from the right ones. */
+/* Reported only if it separates the wrong elements from the right ones. */
 static pl_status name_interval(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                                const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind,
                                pl_err *err) {
@@ -193,6 +193,7 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
                           const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err) {
     bool swapped = false;
     PL_TRY(pl_kind_saturated(j, segment, value, a, d, kind, err));
+    if (kind->remedy == NULL) PL_TRY(pl_kind_hardware(j, segment, value, a, kind, err));
     if (kind->remedy != NULL) return PL_OK;
     const bool open = strcmp(kind->kind, "other") == 0;
     if (open || strcmp(kind->kind, "linear") == 0 || strcmp(kind->kind, "permuted") == 0) {

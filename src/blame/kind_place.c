@@ -1,4 +1,4 @@
-/* Errors of place: elements that belong elsewhere, and where the bad ones are. */
+/* Errors of position: elements that belong elsewhere, and where the bad ones are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,8 @@ static int64_t index_at(const pl_tensor *t, int64_t i, int axis) {
 
 /* ---- transposed ---- */
 
-/* The elements in the order of the tensor with axes x and y swapped, read in the tensor's own
- * shape: what a kernel writes that forgot to transpose. */
+/* Elements in the order of the tensor with axes x and y swapped, read in the tensor's own shape:
+ * what a kernel writes that does not transpose. */
 static int64_t swapped_source(const pl_tensor *t, int64_t i, int x, int y) {
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX], source = 0;
     for (int d = 0; d < t->rank; d++) {
@@ -122,7 +122,7 @@ bool pl_kind_shifted(pl_kind_data *k) {
 
 /* ---- stale ---- */
 
-/* One block, nearly without gaps, and not most of the tensor. */
+/* One contiguous block almost without gaps, and less than most of the tensor. */
 static bool is_block(const pl_kind_data *k) {
     const int64_t span = k->bad[k->n_bad - 1] - k->bad[0] + 1;
     return k->n_bad >= 4 && 10 * span <= 12 * k->n_bad && 2 * k->n_bad <= k->n;
@@ -138,7 +138,7 @@ static bool copied_from(const pl_kind_data *k, int64_t by) {
     return 100 * good >= 99 * k->n_bad;
 }
 
-/* A block that has what belongs to another place: a buffer used again before it was filled. */
+/* A block with data from another position: a buffer reused before it was filled. */
 bool pl_kind_stale(pl_kind_data *k) {
     enum { MAX_TRIES = 4096 }; /* constant data would fit everywhere */
     int64_t tries = 0;
@@ -168,8 +168,8 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Small noise keeps the sorted elements nearly as they were; elements that changed places are off
- * by as much as they differ among themselves. */
+/* Small noise hardly changes the sorted elements; elements that changed places are off by as much
+ * as they differ from each other. */
 static bool moved_far(const pl_kind_data *k) {
     double sum = 0, sum_sq = 0, off = 0;
     for (int64_t b = 0; b < k->n_bad; b++) {
@@ -213,7 +213,7 @@ static const char *where_axis(const pl_kind_data *k, int axis) {
         low = at < low ? at : low;
         high = at > high ? at : high;
     }
-    /* The end of the innermost axis is where vector loops have their remainder. */
+    /* Vector loops have their remainder at the end of the innermost axis. */
     const bool tail = stride_of(k->shape, axis) == 1 && high == n - 1 && 2 * (n - low) <= n;
     if (low == high && n > 1 && !(tail && n > 2 && k->n_bad > 1)) {
         return pl_arena_printf(k->arena, "index %lld of axis %d", (long long)low, axis);

@@ -1,10 +1,9 @@
-/* Saturated products: u8 x s8 pairs that were added in 16 bits and clipped, as x86 CPUs without
- * VNNI do. The segment is replayed with such products; when that gives the recorded value, it is
- * named.
+/* Saturated products: u8 x s8 pairs added in 16 bits with saturation, as on x86 CPUs without VNNI.
+ * The segment is replayed with such products; if that gives the recorded value, this is the kind.
  *
- * Integer operators get the kernels of provider_saturate.c. Where the model says DequantizeLinear,
- * Conv (a QDQ model, which the runtime fuses into an integer product), the sums of the codes are
- * made twice, rightly and clipped, and what was lost is taken from the float product. */
+ * Integer operators use the kernels of provider_saturate.c. For DequantizeLinear, Conv (a QDQ
+ * model, which the runtime fuses into an integer product), the sums of codes are computed twice,
+ * exactly and saturated, and the difference is applied to the float product. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +15,7 @@
 
 const char pl_kind_saturated_name[] = "saturated products";
 
-typedef struct codes { /* what a DequantizeLinear read; borrowed */
+typedef struct codes { /* input of a DequantizeLinear; borrowed */
     const pl_tensor *q, *scale, *zero;
 } codes;
 
@@ -43,7 +42,7 @@ static bool is_8bit(pl_dtype type) {
     return type == PL_U8 || type == PL_I8;
 }
 
-/* The codes behind an input of a float product; false when the runtime had the floats. */
+/* The codes behind an input of a float product; false when the runtime used floats. */
 static bool find_codes(const pl_replay *r, const pl_segment *segment, const pl_value *v,
                        codes *out) {
     const pl_node *from = v == NULL ? NULL : v->producer;
@@ -56,7 +55,7 @@ static bool find_codes(const pl_replay *r, const pl_segment *segment, const pl_v
     return out->q != NULL && is_8bit(out->q->dtype) && out->scale != NULL;
 }
 
-/* The row that adds up products of codes for this operator and answers the sums. */
+/* The row that computes sums of products of codes for this operator. */
 static const pl_op_def *sums_of(const pl_node *node) {
     const pl_op_def *row;
     for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
@@ -83,7 +82,7 @@ static bool find_product(const pl_replay *r, const pl_segment *segment, const pl
 
 /* ---- the sums of codes ---- */
 
-/* The node of p->row with the attributes of the float one; *out dies with the model. */
+/* A node of p->row with the attributes of the float one; *out is freed with the model. */
 static pl_status make_node(const product *p, pl_model **model, const pl_node **out, pl_err *err) {
     const pl_op_def *row = p->row;
     const char *domain = row->domain == NULL ? "" : row->domain;
@@ -112,7 +111,7 @@ static pl_status make_node(const product *p, pl_model **model, const pl_node **o
         pl_attr *to = pl_node_add_attr(node, from->name, from->type);
         if (to == NULL) return pl_fail_memory(err, 1);
         const char *name = to->name;
-        *to = *from; /* lists are those of the float node, which lives longer */
+        *to = *from; /* lists belong to the float node, which lives longer */
         to->name = name;
     }
     PL_TRY(pl_ops_resolve(*model, err));
@@ -129,8 +128,7 @@ static pl_status wrap(const pl_tensor *t, pl_datum **out, pl_err *err) {
     return pl_datum_of_tensor_take(pl_tensor_ref((pl_tensor *)(uintptr_t)t), out, err);
 }
 
-/* Inputs by the names of their ports: the codes, their zero points, and a scale of 1 where the
- * operator asks for one. */
+/* Inputs by the names of their ports: codes, zero points, and a scale of 1 where required. */
 static pl_status fill_inputs(const product *p, pl_datum **in, pl_err *err) {
     const pl_op_def *row = p->row;
     int n_zero = 0;
@@ -173,7 +171,7 @@ done:
     return st;
 }
 
-/* Clipped sums less the right ones, in codes. */
+/* Saturated sums minus exact ones, in codes. */
 static pl_status find_loss(pl_blaming *j, const product *p, pl_tensor **out, pl_err *err) {
     enum { PORTS_MAX = 16 };
     pl_datum *in[PORTS_MAX] = { NULL };
@@ -199,7 +197,7 @@ done:
 
 /* ---- the replay ---- */
 
-/* Takes what clipping loses from the float product that was just replayed. */
+/* Subtracts the loss from the float product that was just replayed. */
 static pl_status lower_product(pl_blaming *j, pl_replay *r, const product *p, int64_t *n_clipped,
                                pl_err *err) {
     const pl_value *value = p->node->out[0];
@@ -258,7 +256,7 @@ static pl_status replay_clipped(pl_blaming *j, const pl_segment *segment, pl_rep
     return PL_OK;
 }
 
-/* Elements in which the clipped replay differs from the right one. */
+/* Number of elements in which the saturated replay differs from the exact one. */
 static int64_t count_changed(const pl_tensor *x, const pl_tensor *y) {
     int64_t n = 0;
     if (!pl_tensor_same_shape(x, y)) return 0;

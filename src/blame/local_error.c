@@ -43,14 +43,14 @@ double pl_local_scale(double d, double bound, pl_dtype native) {
     return fmax(bound, pl_dtype_unit_roundoff(native) * fabs(d)) + tiny_of(native);
 }
 
-/* A bound is at least a rounding of the largest number on the way: this one left the type's range.
- * In fp16 long sums have such bounds without it. */
+/* May a value on the way have left the range of the type? A bound is at least the rounding of the
+ * largest intermediate value. In fp16 long sums have such bounds anyway. */
 static bool may_overflow(const measure *m, double bound) {
     return m->native != PL_F16 && !(bound < m->u * m->most);
 }
 
-/* One side is not finite: fine when both are the same, or when the value is at the edge of what the
- * type can hold, or a number on the way to it beyond. */
+/* One side is not finite. Fine if both are the same, or the value is at the limit of the type, or
+ * an intermediate value may be beyond it. */
 static bool nonfinite_agree(const measure *m, double a, double d, double bound) {
     if (may_overflow(m, bound)) return true;
     if (isnan(a) || isnan(d)) return isnan(a) && isnan(d);
@@ -73,7 +73,7 @@ static void measure_one(const measure *m, int64_t i, double a, double d, partial
         p->sum_dd += d * d;
         p->max_abs = fmax(p->max_abs, off);
         if (m->is_float) {
-            /* A bound that is not a number excuses nothing it should not: treat it as unlimited. */
+            /* A NaN bound counts as unlimited. */
             const double scale = fmax(bound, m->u * fabs(d)) + m->tiny;
             q = isnan(scale) ? 0 : off / scale;
         } else if (off > bound) {

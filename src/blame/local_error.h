@@ -10,12 +10,12 @@
 #include "session/verdict.h"
 #include "tensor/tensor.h"
 
-#define PL_Q_UNUSUAL 2.0 /* beyond it excuses are looked for; never a fault by itself */
+#define PL_Q_UNUSUAL 2.0 /* above it excuses are tried; never a fault by itself */
 
 typedef enum pl_local_class {
-    PL_LOCAL_MEASURED,  /* q says all */
+    PL_LOCAL_MEASURED,  /* q is the result */
     PL_LOCAL_NONFINITE, /* NaN or Inf on one side only, or Inf of other sign: q is infinite */
-    PL_LOCAL_SHAPE      /* another shape, or another kind of type: nothing was measured */
+    PL_LOCAL_SHAPE      /* different shape or kind of type: not measured */
 } pl_local_class;
 
 typedef struct pl_local_error {
@@ -26,8 +26,8 @@ typedef struct pl_local_error {
     double rms, max_abs, rms_d; /* of a - d over the finite ones; of d */
 } pl_local_error;
 
-/* `native` is the type in the model; a may be held in another (fp16 values that live in float).
- * bound NULL = exact. Results do not depend on the number of threads. */
+/* `native` is the type in the model; a may have another (fp16 values stored as float). bound NULL =
+ * exact. Results do not depend on the number of threads. */
 pl_status pl_local_error_measure(pl_pool *pool, const pl_tensor *a, const pl_tensor *d,
                                  const pl_tensor *bound, pl_dtype native, pl_local_error *out,
                                  pl_err *err);

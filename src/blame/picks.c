@@ -1,5 +1,5 @@
-/* Operators that pick (ArgMax, TopK): two answers are equally right when the elements they point at
- * are. The input is the replay's, with its bound. */
+/* Operators that select elements (ArgMax, TopK): two results are equally right if the selected
+ * elements are. The input is the replay's, with its bound. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ typedef struct picks {
     bool *taken;   /* n of them, false between uses */
 } picks;
 
-/* Indices along the axis must be in range and, for one place, different. */
+/* Indices along the axis must be in range and, for one position, distinct. */
 static bool in_range(const picks *p, int64_t o, int64_t i) {
     bool good = true;
     int64_t n = 0;
@@ -46,19 +46,19 @@ static bool as_good(const picks *p, int64_t o, int64_t t, int64_t i) {
            (isnan(p->x[xa]) && isnan(p->x[xd]));
 }
 
-/* With NaN among them nothing says which comes first. */
+/* With NaN among them the order is undefined. */
 static bool has_nan(const picks *p, int64_t o, int64_t i) {
     for (int64_t t = 0; t < p->n; t++)
         if (isnan(p->x[(o * p->n + t) * p->inner + i])) return true;
     return false;
 }
 
-/* Numbers that are picked, not where they were: those are compared as they are. */
+/* True for selected values, which are compared as usual; indices are not. */
 static bool is_values(const pl_value *value) {
     return pl_node_has_flag(value->producer, PL_OP_ANY_ORDER) && value == value->producer->out[0];
 }
 
-/* Does the output have the input's shape but for the axis (kept, dropped, or k long)? */
+/* Does the output have the input's shape except for the axis (kept, dropped, or k long)? */
 static bool layout(picks *p, const pl_tensor *x, int axis) {
     p->outer = p->inner = 1;
     for (int d = 0; d < x->rank; d++) {
@@ -85,7 +85,7 @@ static int larger_first(const void *x, const void *y) {
     return (p->index > q->index) - (p->index < q->index);
 }
 
-/* The picks of a, then those of d at one place, by what they point at. */
+/* Sorts the selections of a, then those of d, at one position by the elements they point to. */
 static void sort_indices(const picks *p, int64_t o, int64_t i) {
     for (int which = 0; which < 2; which++) {
         keyed *place = p->places + which * p->k;
@@ -98,7 +98,7 @@ static void sort_indices(const picks *p, int64_t o, int64_t i) {
     }
 }
 
-/* k numbers that stand `step` apart, the largest first. */
+/* Sorts k numbers that are `step` apart, largest first. */
 static void sort_lane(double *v, int64_t k, int64_t step, keyed *place) {
     for (int64_t t = 0; t < k; t++)
         place[t] = (keyed){ v[t * step], 0 };

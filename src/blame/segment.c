@@ -1,4 +1,4 @@
-/* Segments: a walk backwards that stops at recorded values. */
+/* Segments: walks backwards and stops at recorded values. */
 #include "blame/segment.h"
 
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static void push(walk *w, const pl_node *node) {
 }
 
 static void visit_value(walk *w, const pl_value *value) {
-    if (value == NULL || value->graph != w->s->model->graph) return; /* of a body: its own affair */
+    if (value == NULL || value->graph != w->s->model->graph) return; /* of a body */
     if (value->producer == NULL) {
         if (value->is_input) add_input(w, value);
     } else if (w->s->has(w->s->ctx, value)) {
@@ -61,7 +61,7 @@ static void visit_value(walk *w, const pl_value *value) {
     }
 }
 
-/* What the bodies of a control-flow node use of the graph around them. */
+/* Visits the outer values that the bodies of a control-flow node use. */
 static pl_status visit_body(void *ctx, pl_graph *body, pl_err *err) {
     walk *w = ctx;
     for (size_t i = 0; i < body->n_nodes; i++) {

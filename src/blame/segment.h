@@ -9,9 +9,9 @@
 typedef bool (*pl_has_fn)(void *ctx, const pl_value *value);
 
 typedef struct pl_segment {
-    const pl_node **nodes; /* in topological order; the last one makes the value */
+    const pl_node **nodes; /* in topological order; the last one computes the value */
     size_t n_nodes;
-    size_t n_computing;      /* of these, not mere constants */
+    size_t n_computing;      /* of these, not only constants */
     const pl_value **inputs; /* recorded values and model inputs at its edge, each once */
     size_t n_inputs;
 } pl_segment;
@@ -30,7 +30,7 @@ typedef struct pl_segmenter {
 pl_status pl_segmenter_init(pl_segmenter *s, const pl_model *model, pl_has_fn has, void *ctx,
                             pl_err *err);
 void pl_segmenter_release(pl_segmenter *s);
-/* Lists live in the arena. Empty when the value has no producer. */
+/* Lists are in the arena. Empty when the value has no producer. */
 pl_status pl_segment_find(pl_segmenter *s, const pl_value *value, pl_arena *arena, pl_segment *out,
                           pl_err *err);
 

@@ -1,4 +1,5 @@
-/* Runs in fp64 with noise of the size of rounding, and how far they end from the one without. */
+/* Runs in fp64 with noise of the size of rounding errors, and their distance from the run without
+ * noise. */
 #include "blame/spread.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #include "ops/grad.h"
 #include "ops/op.h"
 
-/* Of its bound a correct value uses about half. */
+/* A correct value typically uses half of its bound. */
 #define NOISE 0.5
 
 typedef struct noisy {
@@ -24,7 +25,7 @@ static const pl_tensor *tensor_of(const pl_datum *d) {
     return d != NULL && d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
 }
 
-/* A code at a tie may be its neighbour; its bound is 1 there and 0 elsewhere. */
+/* A code at a tie may become its neighbour; its bound is 1 there and 0 elsewhere. */
 static double move_code(pl_dtype dtype, double x, double bound, double random) {
     const double low = dtype == PL_I8 ? -128 : 0;
     const double to = x + (random < -0.5 ? -bound : random > 0.5 ? bound : 0);
@@ -45,7 +46,8 @@ static void move_elements(const noisy *n, uint64_t stream, const double *bound, 
     }
 }
 
-/* The value moved by its noise stands in for it, with no bound: the next one gets its own only. */
+/* Replaces the value by one with noise and without a bound: the next value gets only its own
+ * noise. */
 static pl_status disturb(const noisy *n, pl_replay *r, const pl_value *value, pl_err *err) {
     const pl_tensor *t = tensor_of(pl_replay_get(r, value)), *bound = pl_replay_bound(r, value);
     pl_tensor *moved = NULL;
@@ -109,7 +111,7 @@ static void widen(pl_spread *s, const pl_spread *d) {
     if (d->n_changed > s->n_changed) s->n_changed = d->n_changed;
 }
 
-/* A weight, also one in another shape or in a node; NULL when the value is computed. */
+/* A constant weight, also reshaped or in a node; NULL when the value is computed. */
 static const pl_tensor *weight_of(const pl_value *v) {
     while (v != NULL && v->init == NULL && pl_node_has_flag(v->producer, PL_OP_VIEW)) {
         v = v->producer->in[0];

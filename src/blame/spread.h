@@ -1,9 +1,9 @@
 /* What rounding alone can do to the outputs of a model.
  *
- * Where values go through codes of few bits a rounding near a tie becomes a whole step, and a net
- * may make much of a step: two correct runs then differ by more than any bound of a single
- * operation. How much is measured: fp64 runs in which every value is off by a random part of its
- * own bound. */
+ * Where values are quantised to few bits, a rounding near a tie becomes a whole step, and a network
+ * may amplify a step: two correct runs then differ by more than the bound of any single operation.
+ * This measures how much: fp64 runs in which every value is off by a random part of its own
+ * bound. */
 #ifndef PL_SPREAD_H
 #define PL_SPREAD_H
 
@@ -15,11 +15,11 @@
 
 enum { PL_SPREAD_RUNS = 6 };
 
-/* The most that one output moves between these runs and the one without noise. */
+/* The most that an output moves between these runs and the one without noise. */
 typedef struct pl_spread {
-    double rms;        /* NAN where it cannot be said */
+    double rms;        /* NAN when unknown */
     double largest;    /* of one element */
-    int64_t n_changed; /* elements that are not the same */
+    int64_t n_changed; /* number of elements that changed */
 } pl_spread;
 
 /* spread[k] of output k. Bounds are those of the precision profile. The model is resolved and
@@ -28,8 +28,8 @@ pl_status pl_rounding_spread(pl_model *model, pl_datum *const *in, const pl_arit
                              pl_pool *pool, uint64_t seed, const pl_progress *progress,
                              pl_spread *spread, pl_err *err);
 
-/* What one code of a value is worth: 1 for integers; the scale of the DequantizeLinear before it,
- * with nothing but other shapes between. 0 = not known. */
+/* The value of one code: 1 for integers; the scale of the DequantizeLinear before the output, if
+ * only reshapes are between. 0 = not known. */
 double pl_code_step(const pl_value *output);
 
 #endif

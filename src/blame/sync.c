@@ -1,4 +1,4 @@
-/* Pairing, metadata and measuring. Where divergence begins is sync_trace.c's. */
+/* Pairing, metadata and measuring. sync_trace.c finds where divergence begins. */
 #include "blame/sync.h"
 
 #include <math.h>
@@ -24,9 +24,9 @@ typedef struct work {
     pl_sync_point *point;
     int64_t n_bytes; /* of both sides, for progress and for the choice of threads */
     pl_judged judged;
-    bool done;    /* judged is filled */
-    bool rounded; /* its integers were reals */
-    double step;  /* what one code of its floats is worth, where that is all there is to it */
+    bool done;    /* judged is set */
+    bool rounded; /* its integers come from reals */
+    double step;  /* value of one code, if the floats are only dequantised codes */
     double *user;
     bool wants_detail;
     pl_status st;
@@ -81,7 +81,7 @@ static bool same_dims(const pl_side *a, const pl_side *b) {
     return a->rank == b->rank && memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0;
 }
 
-/* True when they can be measured as they are. Writes why not, or what differs. */
+/* Decides whether they can be measured as they are. Writes why not, or what differs. */
 static void compare_metadata(const pl_sync_point *p, char *why, size_t n_why) {
     char x[160], y[160];
     why[0] = '\0';
@@ -104,7 +104,7 @@ static void judge_structural(work *w, const char *why) {
     snprintf(w->judged.reason, sizeof w->judged.reason, "%s", why);
 }
 
-/* Elements were not recorded: hashes tell only whether all bits agree. */
+/* Elements were not recorded: hashes only show whether all bits agree. */
 static void judge_by_hash(work *w) {
     const pl_sync_point *p = w->point;
     const pl_stats *x = &w->a->stats, *y = &w->b->stats;
@@ -153,7 +153,7 @@ static pl_status measure_user(const syncing *s, work *w, const pl_tensor *a, con
     return PL_OK;
 }
 
-/* The right elements in another order? */
+/* Are these the right elements in another order? */
 static pl_status tell_order(work *w, const pl_tensor *a, const pl_tensor *b, pl_err *err) {
     pl_layout layout;
     const size_t n = strlen(w->judged.reason);
@@ -183,7 +183,7 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
     const pl_status st =
         pl_judge_tensors(&s->options->judge, pool, &pair, a, b, &w->judged, &trouble);
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
-    if (st != PL_OK) { /* the rule has no answer for this value: the others have theirs */
+    if (st != PL_OK) { /* the rule does not apply to this value; judge the others */
         w->point->facts.compared = false;
         snprintf(w->judged.reason, sizeof w->judged.reason, "profile %s cannot compare it: %.300s",
                  pl_profile_name(s->options->judge.profile), trouble.message);
@@ -193,7 +193,7 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
     w->point->facts.exact = w->judged.pair_class == PL_PAIR_EXACT;
     w->point->facts.rule = pl_fact_of(!w->judged.rule_fails);
     const pl_accumulators *acc = &w->judged.acc;
-    if (acc->n > 0 && acc->n_both_nan == acc->n && !w->judged.rule_fails) { /* it says nothing */
+    if (acc->n > 0 && acc->n_both_nan == acc->n && !w->judged.rule_fails) { /* no evidence */
         w->point->facts.exact = false;
         w->point->facts.rule = PL_FACT_UNKNOWN;
         snprintf(w->judged.reason, sizeof w->judged.reason, "every element is NaN on both sides");
@@ -218,7 +218,7 @@ static int64_t count_nonzero(const pl_tensor *t) {
     return n;
 }
 
-/* A layout may leave out padding, which is zero; elements that are something else it may not. */
+/* A layout may drop padding, which is zero, but no other elements. */
 static bool leaves_out_zeros(const pl_tensor *whole, const pl_tensor *part) {
     if (whole->n_elements <= part->n_elements || whole->dtype == PL_STRING) return true;
     return pl_tensor_is_contiguous(whole) && pl_tensor_is_contiguous(part) &&
@@ -242,7 +242,7 @@ static pl_status measure_layout(const syncing *s, pl_pool *pool, work *w, const 
     return st;
 }
 
-/* Recordings of others have no hashes, and the debugger shows no tensor that it does not know. */
+/* Recordings of other tools have no hashes, and the debugger needs one to recognise a tensor. */
 static pl_status probe_side(pl_side *side, const pl_tensor *t, pl_err *err) {
     pl_dense dense;
     if (side->has_hash || t->dtype == PL_STRING) return PL_OK;
@@ -282,8 +282,8 @@ done:
 
 /* ---- all pairs ---- */
 
-/* Pairs are given to threads whole, the largest first: no thread waits for another before the end.
- * Only one that would keep a thread busy alone is shared by all. */
+/* Threads take whole pairs, the largest first, so that none waits for another before the end. Only
+ * a pair that would keep one thread busy alone is shared by all. */
 static bool is_shared(const syncing *s, const work *w) {
     return w->n_bytes > s->n_bytes / (4 * pl_pool_threads(s->options->pool)) &&
            w->n_bytes >= SHARED_BYTES;
@@ -292,10 +292,10 @@ static bool is_shared(const syncing *s, const work *w) {
 typedef struct whole_pass {
     syncing *s;
     work **works;
-    pthread_t caller; /* who may report progress */
+    pthread_t caller; /* the thread that reports progress */
 } whole_pass;
 
-/* Progress is told, and a wish to stop heard, by the calling thread only. */
+/* Only the calling thread reports progress and checks for cancellation. */
 static void report(syncing *s, work *w, bool may_show) {
     const int64_t done = atomic_fetch_add(&s->bytes_done, w->n_bytes) + w->n_bytes;
     if (!may_show || w->st != PL_OK) return;
@@ -346,13 +346,13 @@ static pl_status run_works(syncing *s, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- what a run did not keep ---- */
+/* ---- values that were not recorded ---- */
 
 static uint32_t value_of(const pl_pair_graph *g, const pl_record *r) {
     return g->n_values == 0 ? PL_PAIR_NONE : pl_pair_graph_find(g, r->graph, r->value);
 }
 
-/* The next value after v that the run has recorded: what v was fused into. */
+/* The next recorded value after v: the one v was fused into. */
 static const char *next_recorded(const pl_pair_graph *g, const pl_recording *rec, uint32_t v) {
     uint32_t queue[WALK_MAX];
     size_t n = 0;
@@ -371,13 +371,13 @@ static const char *next_recorded(const pl_pair_graph *g, const pl_recording *rec
     return NULL;
 }
 
-/* Whoever recorded it knows why the model has no such value. */
+/* The recording says why the model has no such value. */
 static const char *why_unmapped(syncing *s, const pl_record *r, pl_status *st, pl_err *err) {
     return *r->unmapped == '\0' ? NULL : keep(s->session, r->unmapped, st, err);
 }
 
-/* A value of one side that the other side's graph has by name, but its run did not show: a backend
- * keeps only what it materialises. NULL when that is not the reason. */
+/* For a value that the other side's graph has by name but its run did not record: backends keep
+ * only what they materialise. NULL when that is not the reason. */
 static const char *why_not_kept(syncing *s, int other, const pl_record *r, pl_status *st,
                                 pl_err *err) {
     const pl_pair_graph *g = &s->graph[other];
@@ -415,7 +415,7 @@ static pl_status fill_names(syncing *s, pl_sync_point *p, const pl_pair_item *it
     const pl_record *q =
         other == NULL ? NULL : pl_recording_find(s->side[1]->recording, other->name);
     const bool from_b = (r == NULL || r->op[0] == '\0') && q != NULL;
-    const pl_record *names = from_b ? q : r; /* who knows the op knows the rest */
+    const pl_record *names = from_b ? q : r; /* the side that knows the op */
     if (names != NULL) {
         p->node = keep(session, names->node, &st, err);
         p->op = keep(session, names->op, &st, err);
@@ -478,7 +478,7 @@ static pl_status add_unpaired(syncing *s, const pl_unpaired *u, size_t at, pl_er
     return st;
 }
 
-/* Pairs and what is unpaired, merged in the order of A's items. */
+/* Pairs and unpaired values, merged in the order of A's items. */
 static pl_status add_points(syncing *s, const pl_pairing *pairing, pl_err *err) {
     pl_session *session = s->session;
     const size_t n = pairing->n_pairs + pairing->n_unpaired_a;
@@ -527,7 +527,7 @@ static pl_status add_left_over(syncing *s, const pl_pairing *pairing, pl_err *er
 
 /* ---- effective precision ---- */
 
-/* The weights of both sides are one and the same when the graphs say so. */
+/* Do the graphs show that both sides have the same weights? */
 static bool same_graph(const pl_sync_side *a, const pl_sync_side *b) {
     return a->recording->graph != NULL && b->recording->graph != NULL &&
            strcmp(a->recording->graph, b->recording->graph) == 0;
@@ -546,7 +546,7 @@ static double step_of_work(const syncing *s, int side, const work *w) {
     return v == NULL || v->producer == NULL || !pl_dtype_is_float(r->dtype) ? 0 : pl_code_step(v);
 }
 
-/* again: values that were measured and found to have the same bits hide what was before them. */
+/* again: values measured to have the same bits shield later ones from what was before them. */
 static pl_status apply_precision(syncing *s, int side, bool count_weights, bool again,
                                  pl_err *err) {
     const pl_pair_graph *g = &s->graph[side];
@@ -592,7 +592,7 @@ static pl_status find_precision(syncing *s, bool again, pl_err *err) {
     return PL_OK;
 }
 
-/* Codes excuse a float only where they may have flipped: one whose codes are all the same on both
+/* Codes excuse a float only if they may have flipped: a float whose codes are the same on both
  * sides is judged by its own type. */
 static pl_status look_again(syncing *s, pl_err *err) {
     pl_precision *was = pl_calloc(s->n_works + 1, sizeof *was);
@@ -606,7 +606,7 @@ static pl_status look_again(syncing *s, pl_err *err) {
     for (size_t i = 0; st == PL_OK && i < s->n_works; i++) {
         work *w = &s->works[i];
         if (!w->done || w->judged.rule_fails || w->point->facts.exact) {
-            w->point->precision = was[i]; /* as it was judged */
+            w->point->precision = was[i]; /* precision it was judged by */
             continue;
         }
         const pl_precision now = pl_precision_coarser(
@@ -638,7 +638,7 @@ static pl_status settle(syncing *s, pl_err *err) {
         p->colour = w->judged.colour;
         p->reason = keep(s->session, w->judged.reason, &st, err);
         p->measured = w->done;
-        /* Inside, a backend may keep a value in any layout; its outputs have one shape. */
+        /* Inner values may have any layout in a backend; outputs have one shape. */
         if ((p->a.flags & p->b.flags & PL_RECORD_OUTPUT) != 0 && !same_dims(&p->a, &p->b)) {
             p->facts.structural = true;
             p->colour = PL_RED;

@@ -1,8 +1,8 @@
-/* Sync points of two recordings: paired, compared by metadata, measured, judged, and told apart
- * into where a divergence begins and what follows from it.
+/* Sync points of two recordings: paired, compared by metadata, measured and judged; and where a
+ * divergence begins.
  *
- * Memory is constant: tensors are read in place one pair at a time and given back. Pairs run on the
- * pool, large ones by themselves with all threads; results do not depend on it. */
+ * Memory is constant: tensors are read in place, one pair at a time, and released. Pairs run on the
+ * pool, large ones alone with all threads; results do not depend on that. */
 #ifndef PL_SYNC_H
 #define PL_SYNC_H
 
@@ -13,7 +13,7 @@
 
 typedef struct pl_sync_side {
     const pl_recording *recording;
-    const pl_model *model; /* that it was made from, or NULL */
+    const pl_model *model; /* model it was made from, or NULL */
 } pl_sync_side;
 
 typedef struct pl_sync_options {
@@ -21,7 +21,7 @@ typedef struct pl_sync_options {
     pl_pair_options pair;
     pl_pool *pool;
     const pl_progress *progress;             /* may be NULL */
-    const plumb_metric *const *user_metrics; /* of plugins; called by one thread */
+    const plumb_metric *const *user_metrics; /* from plugins; called by one thread */
     size_t n_user_metrics;
     const char *const *details; /* values that are measured in detail (detail.h) */
     size_t n_details;
@@ -34,7 +34,7 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
                           const pl_sync_options *options, pl_session *session, pl_pairing *pairing,
                           pl_err *err);
 
-/* Tells where divergence begins: a bad value with a bad one among its inputs is inherited; one
+/* Finds where divergence begins: a bad value with a bad one among its inputs is inherited; one
  * whose inputs agree far better than itself is a culprit, and blamed; otherwise amplified. Values
  * whose inputs are not known stay mismatches. Uses A's graph, else B's. Sets blame,
  * first_divergence. */

@@ -1,8 +1,8 @@
-/* Where divergence begins.
+/* Finds where divergence begins.
  *
- * The segment of a bad value, up to the nearest values that were compared, tells what it was
- * computed from. Without a replay this is circumstantial: inputs that agree a hundred times better
- * than the value itself make a culprit, less is amplification. */
+ * The segment of a bad value, back to the nearest compared values, shows what it was computed from.
+ * Without a replay this is only circumstantial: if the inputs agree a hundred times better than the
+ * value itself, it is a culprit, otherwise it is amplified. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +14,18 @@
 #include "pair/pair_graph.h"
 
 enum { KINDS_MAX = 8, KIND_ELEMENTS_MAX = 1 << 20 };
-#define GROWTH 100.0 /* of the relative error, that no correct op has for inputs that agree */
+#define GROWTH 100.0 /* growth of the relative error that no correct op has */
 
 typedef struct trace {
     const pl_sync_side *side[PL_PAIR_SIDES];
     const pl_sync_options *options;
     pl_session *session;
-    int of; /* whose graph */
+    int of; /* side whose graph it is */
     pl_pair_graph graph;
     uint32_t *first; /* by value: its first point, or PL_PAIR_NONE */
     uint32_t *next;  /* by point: a further one of the same value */
     uint32_t *value; /* by point */
-    uint32_t *stamp; /* by value: point + 1 that has seen it */
+    uint32_t *stamp; /* by value: point + 1 that visited it */
     uint32_t *stack;
     double *relative; /* by point; NAN = not measured */
 } trace;
@@ -185,7 +185,7 @@ static void judge_bad(trace *t, size_t i, pl_status *st, pl_err *err) {
 
 /* ---- blame ---- */
 
-/* The tolerance of each element, as the kind's fits want a bound. */
+/* The tolerance of each element as a bound for fitting the kind. */
 static pl_status make_bound(const trace *t, const pl_sync_point *p, const pl_tensor *r,
                             pl_tensor **out, pl_err *err) {
     const double tol = pl_judge_tol(&t->options->judge, p->precision);
@@ -263,7 +263,7 @@ pl_status pl_sync_trace(const pl_sync_side *a, const pl_sync_side *b,
     pl_arena *scratch = pl_arena_new();
     if (scratch == NULL) return pl_fail_memory(err, 1);
     PL_TRY_GOTO(done, st, trace_init(&t, scratch, err));
-    /* All are judged by who was bad before: the verdict of one is a question of another. */
+    /* All are judged by the bad values found before, because one verdict depends on others. */
     for (size_t i = 0; i < session->n_points && st == PL_OK; i++)
         if (pl_sync_point_is_bad(&session->points[i])) judge_bad(&t, i, &st, err);
     for (size_t i = 0; i < session->n_points; i++)

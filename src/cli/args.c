@@ -99,8 +99,8 @@ static bool fail_option(const pl_command *command, const char *given, plumb_erro
     if (near != NULL)
         return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; did you mean '--%s'?", given,
                             near);
-    return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; see plumb %s --help", given,
-                        command->name);
+    return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; usage: plumb %s %s", given,
+                        command->name, command->usage);
 }
 
 static bool parse_options(pl_args *args, int argc, char **argv, const struct option *longs,
@@ -270,56 +270,6 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
     return cut;
 }
 
-/* The library knows no options: which one helps against an error is said here. */
-typedef struct hint_row {
-    const char *command; /* NULL = any */
-    const char *message; /* a part of it */
-    const char *hint;
-} hint_row;
-
-static const char *find_hint(const char *command, const char *message) {
-    static const hint_row rows[] = {
-        { "report", "the page, session and graph alone need", "--max-size sets the limit" },
-        { "view", " is in use", "--port 0 picks a free port" },
-        { "view", "is not a loopback address", "--insecure-host allows it" },
-        { NULL, "stopped by the sandbox", "--sandbox off" },
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const bool fits = rows[i].command == NULL || strcmp(rows[i].command, command) == 0;
-        if (fits && strstr(message, rows[i].message) != NULL) return rows[i].hint;
-    }
-    return NULL;
-}
-
-/* The library calls an option by its name, option 'dim'; on the command line it is --dim. */
-static void print_message(const pl_args *args, const char *message) {
-    static const char mark[] = "option '";
-    for (const char *at; (at = strstr(message, mark)) != NULL;) {
-        const char *name = at + sizeof(mark) - 1;
-        const size_t n = strcspn(name, "'");
-        char option[64];
-        const bool fits = name[n] == '\'' && n > 0 && n < sizeof(option);
-        if (fits) snprintf(option, sizeof(option), "%.*s", (int)n, name);
-        if (fits && pl_args_has(args->command, option)) {
-            fprintf(stderr, "%.*s--%s", (int)(at - message), message, option);
-            message = name + n + 1;
-        } else {
-            fprintf(stderr, "%.*s", (int)(name - message), message);
-            message = name;
-        }
-    }
-    fputs(message, stderr);
-}
-
-int pl_command_fail(const pl_args *args, const plumb_error *err) {
-    const char *hint = find_hint(args->command->name, err->message);
-    fprintf(stderr, "plumb %s: ", args->command->name);
-    print_message(args, err->message);
-    fprintf(stderr, "%s%s%s\n", hint == NULL ? "" : " (", hint == NULL ? "" : hint,
-            hint == NULL ? "" : ")");
-    return plumb_exit_code(err->status);
-}
-
 /* Whoever closed the pipe (head) has seen enough: nothing is wrong. */
 static int print_failed(const pl_args *args, int code) {
     if (errno == EPIPE) return code;
@@ -329,6 +279,7 @@ static int print_failed(const pl_args *args, int code) {
 
 int pl_command_print_take(const pl_args *args, char *text, int code) {
     const size_t n = strlen(text);
+    if (args->printed != NULL) *args->printed = true;
     const bool ok = fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
     plumb_free(text);
     if (ok) return code;

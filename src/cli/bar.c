@@ -1,5 +1,6 @@
 /* The progress bar: `phase  [#####-----]  42 %  3.1 s left`, one line, redrawn in place; or, for a
- * program that started us, lines. The line never gets wider than the terminal. */
+ * program that started us, lines; off a terminal a line now and then. The line never gets wider
+ * than the terminal. */
 #include "cli/bar.h"
 
 #include <errno.h>
@@ -19,14 +20,17 @@ enum {
     COLUMNS_DEFAULT = 80,
 };
 static const int64_t redraw_ns = 100000000;
+/* Off a terminal, a line now and then shows that it is alive. */
+static const int64_t say_ns = INT64_C(30000000000);
 
 struct pl_bar {
     int fd;
     bool terminal;
     bool drawn; /* there is a line to clear */
     int64_t drawn_ns;
-    int64_t phase_ns;   /* when the phase began */
-    int64_t phase_done; /* what was done already when it began */
+    int64_t phase_ns;                  /* when the phase began */
+    int64_t phase_done;                /* what was done already when it began */
+    int64_t began_ns, said_ns, say_ns; /* off a terminal: first report, last line, how often */
     char phase[PHASE_MAX];
 };
 
@@ -41,6 +45,7 @@ pl_bar *pl_bar_new(int fd) {
     if (bar == NULL) return NULL;
     bar->fd = fd;
     bar->terminal = isatty(fd) == 1;
+    bar->say_ns = say_ns;
     return bar;
 }
 
@@ -145,11 +150,25 @@ static bool phase_changed(const pl_bar *bar, const char *phase) {
     return strncmp(bar->phase, phase, sizeof bar->phase - 1) != 0;
 }
 
+static void say(pl_bar *bar, int64_t done, int64_t total, int64_t now) {
+    char line[LINE_MAX_BYTES], text[LINE_MAX_BYTES + 32];
+    if (bar->said_ns == 0) bar->said_ns = bar->began_ns = now;
+    if (now - bar->said_ns < bar->say_ns) return;
+    line_format(line, bar, done, total, now);
+    const int n = snprintf(text, sizeof text, "%s  (%lld s so far)\n", line,
+                           (long long)((now - bar->began_ns) / 1000000000));
+    write_line(bar->fd, text, (size_t)n);
+    bar->said_ns = now;
+}
+
 static int bar_update(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_bar *bar = ctx;
-    if (!bar->terminal) return 0;
     const int64_t now = clock_ns();
     if (bar->phase_ns == 0 || phase_changed(bar, phase)) phase_set(bar, phase, done, now);
+    if (!bar->terminal) {
+        say(bar, done, total, now);
+        return 0;
+    }
     if (bar->drawn && now - bar->drawn_ns < redraw_ns) return 0;
     draw(bar, done, total, now);
     return 0;

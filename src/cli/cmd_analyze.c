@@ -48,18 +48,56 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     return true;
 }
 
-/* Where it is, and what to type next. */
-static void print_next(const pl_args *args, const char *session, int code) {
-    printf("session: %s\n", session);
-    printf("next: plumb view %s; plumb report %s -o report.html", session, session);
-    if (code == 1 || code == 3) {
-        const char *backend = pl_args_value(args, "backend"), *fault;
-        printf("; plumb minify %s%s%s", args->positional[0], backend == NULL ? "" : " --backend ",
-               backend == NULL ? "" : backend);
-        for (size_t i = 0; (fault = pl_args_nth(args, "inject", i)) != NULL; i++)
-            printf(" --inject %s", fault);
+static void print_word(const char *word, FILE *to) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_@%+=:,./-";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        fputs(word, to);
+        return;
     }
-    printf("\n");
+    putc('\'', to);
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            fputs("'\\''", to);
+        } else {
+            putc(*word, to);
+        }
+    }
+    putc('\'', to);
+}
+
+/* With the options that the failure may depend on. */
+static void print_minify(const pl_args *args, FILE *to) {
+    static const char *const kept[] = { "backend", "inject", "input",   "inputs",  "seed",
+                                        "range",   "fill",   "dim",     "amp",     "function",
+                                        "from",    "to",     "timeout", "threads", "memory-limit",
+                                        "sandbox", "bisect" };
+    fputs("; plumb minify ", to);
+    print_word(args->positional[0], to);
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        const char *value;
+        for (size_t k = 0; (value = pl_args_nth(args, kept[i], k)) != NULL; k++) {
+            fprintf(to, " --%s%s", kept[i], value[0] == '\0' ? "" : " ");
+            if (value[0] != '\0') print_word(value, to);
+        }
+    }
+}
+
+/* Where it is, and what to type next. On standard error where standard output is a document. */
+static void print_next(const pl_args *args, const char *session, int code, bool document) {
+    FILE *to = document ? stderr : stdout;
+    if (document && pl_args_flag(args, "quiet")) return;
+    fprintf(to, "session: %s\nnext: plumb view ", session);
+    print_word(session, to);
+    fputs("; plumb report ", to);
+    print_word(session, to);
+    fputs(" -o report.html", to);
+    if (code == 1 || code == 3) print_minify(args, to);
+    putc('\n', to);
+}
+
+static bool is_document(const plumb_write_options *write) {
+    return write->format != NULL && strcmp(write->format, "text") != 0;
 }
 
 /* ---- several backends ---- */
@@ -83,6 +121,19 @@ static bool check_many(const pl_args *args, plumb_error *err) {
         if (pl_args_nth(args, single[i], 0) != NULL || pl_args_flag(args, single[i]))
             return pl_args_fail(err, PLUMB_E_USAGE, "--%s requires a single --backend", single[i]);
     return true;
+}
+
+static void print_next_many(const pl_args *args, const char *output, size_t n, bool document) {
+    FILE *to = document ? stderr : stdout;
+    if (document && pl_args_flag(args, "quiet")) return;
+    fprintf(to, "sessions: %s/1 to %s/%zu; table: %s/many.json\nnext: plumb view ", output, output,
+            n, output);
+    for (size_t i = 0; i < 2; i++) {
+        char first[512];
+        snprintf(first, sizeof(first), "%s/1", output);
+        print_word(first, to);
+        fputs(i == 0 ? "; plumb report " : " -o report.html\n", to);
+    }
 }
 
 static int run_many(const pl_args *args, const char *const *backends, size_t n) {
@@ -114,9 +165,7 @@ done:
     const int code = st != PLUMB_OK
                          ? pl_command_fail(args, &err)
                          : pl_command_print_take(args, text, plumb_sessions_exit_code(read, n));
-    if (st == PLUMB_OK && write.format == NULL)
-        printf("sessions: %s/1 to %s/%zu; table: %s/many.json\n", options.output, options.output, n,
-               options.output);
+    if (st == PLUMB_OK) print_next_many(args, options.output, n, is_document(&write));
     for (size_t i = 0; i < n; i++)
         plumb_session_free(sessions[i]);
     plumb_model_close(model);
@@ -166,7 +215,7 @@ done:
     if (st == PLUMB_OK && code == 3) err.status = PLUMB_E_BACKEND;
     const bool failed = st != PLUMB_OK || code == 3, wrong = st == PLUMB_OK && code == 1;
     code = st != PLUMB_OK ? pl_command_fail(args, &err) : pl_command_print_take(args, text, code);
-    if (st == PLUMB_OK && write.format == NULL) print_next(args, options.output, code);
+    if (st == PLUMB_OK) print_next(args, options.output, code, is_document(&write));
     if (failed || wrong) {
         pl_cli_repro_after(&repro, args, model, &inputs, options.backend, &err, wrong);
     }

@@ -95,7 +95,12 @@ done:
     code = pl_command_print_take(args, text, code);
     if (options.output == NULL || (write.format != NULL && strcmp(write.format, "text") != 0))
         return code;
-    return pl_command_print_line(args, code, "session", options.output);
+    code = pl_command_print_line(args, code, "session", options.output);
+    char next[2 * sizeof(output) + 100];
+    const int n = snprintf(next, sizeof(next), "plumb view %s; plumb report %s -o report.html",
+                           options.output, options.output);
+    if (n < 0 || (size_t)n >= sizeof(next)) return code;
+    return pl_command_print_line(args, code, "next", next);
 }
 
 static const pl_option options[] = {

@@ -5,7 +5,7 @@
 
 extern const pl_command pl_command_convert;
 
-/* --eval, --amp, --fp64: *list is what they changed, NULL when none is given. */
+/* --eval, --amp, --fp64: *list is what they changed, as JSON also when none is given. */
 static plumb_status transform(const pl_args *args, plumb_model *model, char **list,
                               plumb_error *err) {
     plumb_transform_options options;
@@ -15,7 +15,8 @@ static plumb_status transform(const pl_args *args, plumb_model *model, char **li
     options.fp64 = pl_args_flag(args, "fp64");
     options.format = pl_args_format(args);
     *list = NULL;
-    if (!options.eval && options.amp == NULL && !options.fp64) return PLUMB_OK;
+    const bool none = !options.eval && options.amp == NULL && !options.fp64;
+    if (none && options.format != PLUMB_JSON) return PLUMB_OK;
     return plumb_model_transform(model, &options, list, err);
 }
 

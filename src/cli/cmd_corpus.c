@@ -146,7 +146,7 @@ static bool read_options(const pl_args *args, lists *l, plumb_corpus_options *o,
     return true;
 }
 
-/* ---- the ways to call it ---- */
+/* ---- modes ---- */
 
 static int work(const pl_args *args, const char *request) {
     plumb_error err = { 0 };

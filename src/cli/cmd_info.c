@@ -17,8 +17,15 @@ static bool is_tensor_file(const char *path) {
 }
 
 static int run_tensors(const pl_args *args) {
+    static const char *const of_models[] = { "nodes", "dim", "function", "from", "to" };
     plumb_error err = { 0 };
     char *text = NULL;
+    for (size_t i = 0; i < sizeof(of_models) / sizeof(of_models[0]); i++) {
+        if (!pl_args_flag(args, of_models[i])) continue;
+        pl_args_fail(&err, PLUMB_E_USAGE, "--%s requires a model; %.400s has tensors and no graph",
+                     of_models[i], args->positional[0]);
+        return pl_command_fail(args, &err);
+    }
     if (plumb_info_tensors(args->positional[0], pl_args_format(args), &text, &err) != PLUMB_OK)
         return pl_command_fail(args, &err);
     return pl_command_print_take(args, text, 0);

@@ -56,6 +56,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, given *g,
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
     o->zip = pl_args_flag(args, "zip");
+    o->bisect = pl_args_flag(args, "bisect");
     o->keep_other = pl_args_flag(args, "keep-other");
     o->trust = pl_args_flag(args, "trust");
     o->output = pl_args_value(args, "output");
@@ -183,6 +184,7 @@ static const pl_option options[] = {
     { 0, "good", "DIR", "also write the nearest model that passes" },
     { 0, "keep-other", NULL, "keep models that showed another failure" },
     { 0, "strip-weights", NULL, "replace weights that the failure does not need" },
+    { 0, "bisect", NULL, "name the optimisation level or pass that causes it, in the repro too" },
     { 0, "stable-output", NULL, "leave out versions, CPU and times" },
     { 0, "zip", NULL, "also pack the repro into one file" },
     { 'o', "output", "DIR", "repro directory (default plumb-out/NAME-TIME)" },

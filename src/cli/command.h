@@ -39,6 +39,8 @@ struct pl_args {
     size_t n_positional;
     pl_given *given;
     size_t n_given;
+    bool wants_json; /* --json or --format json, also where parsing stopped before it */
+    bool *printed;   /* set when something was printed on standard output; may be NULL */
 };
 
 bool pl_args_flag(const pl_args *args, const char *name);

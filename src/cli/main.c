@@ -91,6 +91,16 @@ static void clean_up_on(int number) {
     if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(number, end_by);
 }
 
+static bool asks_json(int argc, char **argv) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const bool format = strcmp(argv[i], "--format") == 0 && i + 1 < argc;
+        if (strcmp(argv[i], "--json") == 0 || strcmp(argv[i], "--format=json") == 0 ||
+            (format && strcmp(argv[i + 1], "json") == 0))
+            return true;
+    }
+    return false;
+}
+
 int main(int argc, char **argv) {
     clean_up_on(SIGINT);
     clean_up_on(SIGTERM);
@@ -114,13 +124,20 @@ int main(int argc, char **argv) {
             fprintf(stderr, "plumb: unknown command '%s'; did you mean '%s'?\n", argv[1], near);
         else
             fprintf(stderr, "plumb: unknown command '%s'; see plumb --help\n", argv[1]);
+        if (asks_json(argc, argv)) pl_cli_fail_json(argv[1], PLUMB_E_USAGE, "unknown command");
         return 2;
     }
     pl_args args;
+    bool printed = false;
     plumb_error err = { 0 };
     bool help = false;
     int code = 0;
-    if (!pl_args_parse(command, argc - 1, argv + 1, &args, &help, &err)) {
+    const bool wants_json = asks_json(argc, argv); /* before getopt sorts them */
+    bool parsed = pl_args_parse(command, argc - 1, argv + 1, &args, &help, &err);
+    args.wants_json = wants_json;
+    args.printed = &printed;
+    if (parsed && !help) parsed = pl_args_check_needs(&args, &err);
+    if (!parsed) {
         code = pl_command_fail(&args, &err);
     } else if (help) {
         pl_args_help(command);

@@ -1,4 +1,4 @@
-/* Inside src/flows and above: the bridge between plumb.h and the library's own types. */
+/* For src/flows and above: the bridge between plumb.h and the library's own types. */
 #ifndef PL_API_H
 #define PL_API_H
 
@@ -10,7 +10,7 @@
 struct plumb_model {
     pl_model *model;
     double load_seconds;
-    bool edited; /* no longer what the file says */
+    bool edited; /* differs from the file */
 };
 
 /* plumb_tensor is pl_tensor under a public name. */

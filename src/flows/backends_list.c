@@ -1,4 +1,4 @@
-/* plumb_backends: which backends and which kernels work here, and why the others do not. */
+/* plumb_backends: which backends and kernels work here, and why others do not. */
 #include <stdio.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static void probe(const plumb_backend *b, row *out) {
     probe_spec(b->name, out);
 }
 
-/* As the eager backend would run on them. */
+/* As the eager backend would use them. */
 static void probe_kernels(const pl_provider *by, row *out) {
     char spec[40];
     *out = (row){ .name = by->name, .summary = by->serves, .sandbox = "not needed" };

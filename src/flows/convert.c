@@ -12,7 +12,7 @@
 #include "onnx/onnx.h"
 #include "passes/passes.h"
 
-/* *ctx becomes true when an initializer is no input: passes make such ones. */
+/* *ctx becomes true when an initializer is not an input: passes create such ones. */
 static pl_status find_hidden(void *ctx, pl_graph *graph, pl_err *err) {
     bool *found = ctx;
     for (size_t i = 0; i < graph->n_values; i++)
@@ -22,7 +22,7 @@ static pl_status find_hidden(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-typedef struct losses { /* what the text form has no room for */
+typedef struct losses { /* what the text format cannot hold */
     size_t n_docs, n_denotations, n_kept;
 } losses;
 
@@ -41,7 +41,7 @@ static pl_status count_losses(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* A comment, so that nothing is lost without a word. */
+/* A comment in the text, so that nothing is lost silently. */
 static void put_losses(const pl_model *model, pl_buf *text) {
     losses l = { .n_kept = model->kept.n_bytes };
     (void)count_losses(&l, model->graph, NULL);
@@ -87,6 +87,7 @@ static pl_status transformed(pl_model *model, const char *path,
     const pl_infer_options infer = { .dims = &dims.map };
     pl_pass_job job = { .model = model, .value = options->backward, .infer = &infer };
     pl_status st = pl_dim_map_init(&dims, options->dims, options->n_dims, err);
+    if (st == PL_OK) st = pl_inputs_check_dims(model->graph, options->dims, options->n_dims, err);
     if (st == PL_OK) st = pl_pass_run("backward", &job, err);
     pl_dim_map_release(&dims);
     if (st == PL_OK) st = write_as(job.made, path, options, err);

@@ -4,7 +4,7 @@
 
 #include "flows/api.h"
 
-/* Never over an existing file. */
+/* Never overwrites a file. */
 pl_status pl_convert(pl_model *model, const char *path, const plumb_convert_options *options,
                      pl_err *err);
 

@@ -81,7 +81,7 @@ static int by_count(const void *a, const void *b) {
     return strcmp(x->op, y->op);
 }
 
-/* Inference that fails is a fact about the model, not a failure of info. */
+/* If inference fails, that is a fact about the model, not a failure of info. */
 static pl_status collect(facts *f, const plumb_info_options *options, pl_err *err) {
     const double start = pl_api_seconds();
     pl_dim_map dims = { 0 };
@@ -103,7 +103,7 @@ static pl_status collect(facts *f, const plumb_info_options *options, pl_err *er
     return st;
 }
 
-/* Resident pages that are ours alone: mapped weights are not counted. */
+/* Private resident pages: mapped weights do not count. */
 static int64_t private_kb(void) {
     long resident = 0, shared = 0;
     FILE *file = fopen("/proc/self/statm", "r");
@@ -347,6 +347,7 @@ plumb_status plumb_info(plumb_model *model, const plumb_info_options *options, c
     PL_REQUIRE(model);
     PL_TRY(pl_options_read(PLUMB_OPTIONS_INFO, options, &o, err));
     PL_TRY(pl_list_check("dims", o.dims, o.n_dims, err));
+    PL_TRY(pl_inputs_check_dims(model->model->graph, o.dims, o.n_dims, err));
     facts f = { .model = model->model, .load_seconds = model->load_seconds };
     pl_status st = pl_api_settle(collect(&f, &o, err), err);
     if (st == PL_OK) {

@@ -1,4 +1,4 @@
-/* What is in a file of tensors without a graph: GGUF with its metadata, any recording. */
+/* Contents of a file of tensors without a graph: GGUF with its metadata, any recording. */
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -91,7 +91,7 @@ static void put_text(const contents *c, pl_buf *out) {
 
 /* ---- JSON ---- */
 
-/* Numbers of metadata are text as well: a 64-bit one may not fit into a double. */
+/* Numbers in metadata are also written as text: 64-bit ones may not fit into a double. */
 static void put_metadata_json(const pl_gguf *file, pl_json *j) {
     pl_json_key(j, "metadata");
     pl_json_object_begin(j);

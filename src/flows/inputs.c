@@ -1,4 +1,4 @@
-/* Reading inputs by name or number; see generate.c for making them up. */
+/* Reads inputs by name or number; inputs_generated.c generates them. */
 #include "flows/inputs.h"
 
 #include <errno.h>
@@ -72,11 +72,11 @@ static void set_input(pl_datum **in, size_t i, pl_datum *datum) {
     in[i] = pl_datum_ref(datum);
 }
 
-/* --input NAME=FILE: the file's only item, or the one of that name. */
+/* NAME=FILE: the only item of the file, or the one with that name. */
 static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **in, pl_err *err) {
     size_t at = 0;
     const char *equals = NULL;
-    /* Names may hold '=': the longest prefix that is an input wins. */
+    /* Names may contain '=': the longest prefix that is an input wins. */
     for (const char *e = strchr(text, '='); e != NULL; e = strchr(e + 1, '=')) {
         char *name = pl_strndup(text, (size_t)(e - text));
         if (name == NULL) return pl_fail_memory(err, strlen(text));
@@ -108,7 +108,7 @@ static pl_status read_named(const pl_graph *graph, const char *text, pl_datum **
     return st;
 }
 
-/* A file of several inputs by name; a nameless tensor serves a model with one input. */
+/* A file of several inputs by name; an unnamed tensor is accepted for a model with one input. */
 static pl_status read_set_file(const pl_graph *graph, const char *path, pl_datum **in,
                                pl_err *err) {
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
@@ -143,7 +143,7 @@ static pl_status read_set_member(const pl_graph *graph, const pl_dir *dir, const
         if (find_input(graph, stem, &at, NULL) != PL_OK) at = SIZE_MAX;
         pl_free(stem);
     }
-    if (at >= graph->n_inputs) return PL_OK; /* outputs and notes stand in such folders, too */
+    if (at >= graph->n_inputs) return PL_OK; /* such folders also contain outputs and notes */
     pl_tensor_file file = PL_TENSOR_FILE_INIT;
     pl_status st = pl_tensor_file_load_in(dir, name, graph->inputs[at]->type, &file, err);
     if (st == PL_OK && file.n_items != 1) {
@@ -177,7 +177,7 @@ static pl_status read_set(const pl_graph *graph, const char *path, pl_datum **in
     return st;
 }
 
-/* Tensors of the caller, by name. */
+/* Tensors from the caller, by name. */
 static pl_status take_tensors(const pl_graph *graph, const plumb_inputs *source, pl_datum **in,
                               pl_err *err) {
     for (size_t i = 0; i < source->n_tensors; i++) {
@@ -192,7 +192,7 @@ static pl_status take_tensors(const pl_graph *graph, const plumb_inputs *source,
     return PL_OK;
 }
 
-/* A dim that no input has would change nothing. */
+/* A dim that no input has would have no effect. */
 static const char *dim_at(const void *ctx, size_t i) {
     const pl_graph *graph = ctx;
     for (size_t k = 0; k < graph->n_inputs; k++) {
@@ -205,19 +205,20 @@ static const char *dim_at(const void *ctx, size_t i) {
     return NULL;
 }
 
-static pl_status check_dims(const pl_graph *graph, const plumb_inputs *source, pl_err *err) {
-    for (size_t i = 0; i < source->n_dims; i++) {
-        const char *equals = strrchr(source->dims[i], '='), *name;
-        const size_t n = equals == NULL ? 0 : (size_t)(equals - source->dims[i]);
+pl_status pl_inputs_check_dims(const pl_graph *graph, const char *const *dims, size_t n_dims,
+                               pl_err *err) {
+    for (size_t i = 0; i < n_dims; i++) {
+        const char *equals = strrchr(dims[i], '='), *name;
+        const size_t n = equals == NULL ? 0 : (size_t)(equals - dims[i]);
         bool known = n == 0; /* pl_dim_map_init complains */
         for (size_t k = 0; !known && (name = dim_at(graph, k)) != NULL; k++)
-            known = strlen(name) == n && strncmp(name, source->dims[i], n) == 0;
+            known = strlen(name) == n && strncmp(name, dims[i], n) == 0;
         if (known) continue;
         pl_buf hint = PL_BUF_INIT;
-        pl_nearest_put(&hint, source->dims[i], n, dim_at, graph);
+        pl_nearest_put(&hint, dims[i], n, dim_at, graph);
         const pl_status st =
             pl_fail(err, PL_E_USAGE, "option 'dim' %s: the inputs have no dimension '%.*s'%s",
-                    source->dims[i], (int)(n > 200 ? 200 : n), source->dims[i],
+                    dims[i], (int)(n > 200 ? 200 : n), dims[i],
                     hint.n_bytes == 0 ? "; all of them are fixed" : pl_buf_str(&hint));
         pl_buf_release(&hint);
         return st;
@@ -232,7 +233,7 @@ pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_
         return pl_fail(err, PL_E_USAGE, "%zu sets of inputs given; this command takes one",
                        source->n_sets > 1 ? source->n_sets : source->n_samples);
     }
-    PL_TRY(check_dims(graph, source, err));
+    PL_TRY(pl_inputs_check_dims(graph, source->dims, source->n_dims, err));
     for (size_t i = 0; i < source->n_sets; i++)
         PL_TRY(read_set(graph, source->sets[i], in, err));
     for (size_t i = 0; i < source->n_files; i++) {
@@ -251,12 +252,58 @@ pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, 
     return st;
 }
 
+/* A size that an input from a file does not have. */
+static pl_status check_sizes(const pl_graph *graph, const pl_strmap *sizes, pl_datum *const *in,
+                             pl_err *err) {
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        const pl_type *type = graph->inputs[i]->type;
+        if (in[i] == NULL || in[i]->kind != PL_TYPE_TENSOR || type == NULL ||
+            type->kind != PL_TYPE_TENSOR || !type->has_rank || type->rank != in[i]->tensor->rank)
+            continue;
+        for (int d = 0; d < type->rank; d++) {
+            const char *name = type->dims[d].name;
+            const int64_t *n = name == NULL ? NULL : pl_strmap_get(sizes, name);
+            if (n == NULL || *n == in[i]->tensor->dims[d]) continue;
+            return pl_fail(err, PL_E_USAGE,
+                           "option 'dim' %s=%lld: the input '%s' that was given has %s=%lld", name,
+                           (long long)*n, graph->inputs[i]->name, name,
+                           (long long)in[i]->tensor->dims[d]);
+        }
+    }
+    return PL_OK;
+}
+
+/* How to generate an input that is not generated. */
+static pl_status check_unused(const pl_graph *graph, const plumb_inputs *source,
+                              pl_datum *const *in, pl_err *err) {
+    bool generates = false;
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        generates = generates || (in[i] == NULL && graph->inputs[i]->init == NULL);
+    if (source->fill != PLUMB_FILL_RANDOM && !generates)
+        return pl_fail(err, PL_E_USAGE,
+                       "option 'fill': every input is given, so none is generated");
+    for (size_t k = 0; k < source->n_ranges; k++) {
+        const char *equals = strrchr(source->ranges[k], '=');
+        const size_t n = equals == NULL ? 0 : (size_t)(equals - source->ranges[k]);
+        for (size_t i = 0; i < graph->n_inputs; i++) {
+            const char *name = graph->inputs[i]->name;
+            if (in[i] == NULL || strlen(name) != n || strncmp(name, source->ranges[k], n) != 0)
+                continue;
+            return pl_fail(err, PL_E_USAGE, "option 'range' %s: the input is given, not generated",
+                           source->ranges[k]);
+        }
+    }
+    return PL_OK;
+}
+
 pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                          pl_err *err) {
     const pl_graph *graph = model->graph;
     PL_TRY(pl_inputs_given(model, source, in, err));
     pl_dim_map dims = { 0 };
     pl_status st = pl_dim_map_init(&dims, source->dims, source->n_dims, err);
+    if (st == PL_OK) st = check_unused(graph, source, in, err);
+    if (st == PL_OK) st = check_sizes(graph, &dims.map, in, err);
     for (size_t i = 0; i < graph->n_inputs && st == PL_OK; i++) {
         if (in[i] != NULL || graph->inputs[i]->init != NULL) continue;
         st = pl_generate_input(model, i, source, &dims.map, &in[i], err);
@@ -291,7 +338,7 @@ static pl_status expand_set(samples *s, const char *path, pl_err *err) {
         char *inner = pl_path_join(path, list.names[i]);
         st = inner == NULL ? pl_fail_memory(err, 1) : PL_OK;
         const pl_kind kind = pl_dir_look(dir, list.names[i], NULL);
-        if (st == PL_OK && kind == PL_KIND_OTHER) /* a link: a stranger's folder may have one */
+        if (st == PL_OK && kind == PL_KIND_OTHER) /* a link, possibly in an untrusted folder */
             st = pl_fail(err, PL_E_INVALID, "'%s' is a symbolic link, expected a folder", inner);
         if (st == PL_OK && kind == PL_KIND_FOLDER) st = add_sample(s, inner, err);
         pl_free(inner);

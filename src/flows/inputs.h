@@ -13,15 +13,17 @@
 pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                          pl_err *err);
 
+/* An error for a dim "NAME=N" that no input has. */
+pl_status pl_inputs_check_dims(const pl_graph *graph, const char *const *dims, size_t n_dims,
+                               pl_err *err);
 /* Its two halves: those that are given, the rest stays NULL; one that is generated. */
 pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                           pl_err *err);
 pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, size_t i,
                              pl_datum **out, pl_err *err);
 
-/* Several samples: each of the sets is one, and so is each test_data_set_N below a folder. Without
- * sets there is one sample. The array and its strings live in the arena; the rest is shared with
- * `source`. */
+/* Several samples: each set is one, and so is each test_data_set_N in a folder. Without sets there
+ * is one sample. The array and its strings are in the arena; the rest is shared with `source`. */
 pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_inputs **out,
                             size_t *n_out, pl_err *err);
 
@@ -33,9 +35,9 @@ typedef struct pl_dim_map {
 pl_status pl_dim_map_init(pl_dim_map *map, const char *const *dims, size_t n_dims, pl_err *err);
 void pl_dim_map_release(pl_dim_map *map);
 
-/* Which of `from` goes with to[i], inputs or outputs of two models: the one of that name; else,
- * when the counts agree and neither has its name on the other side, the one at the same position.
- * SIZE_MAX = none. */
+/* Index in `from` (inputs or outputs of another model) that matches to[i]: the same name; else, if
+ * the counts agree and neither name occurs on the other side, the same position. SIZE_MAX =
+ * none. */
 size_t pl_ports_match(pl_value *const *to, size_t n_to, size_t i, pl_value *const *from,
                       size_t n_from);
 

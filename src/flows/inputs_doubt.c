@@ -1,5 +1,7 @@
-/* The reference runs once on the inputs that a backend failed on. */
+/* Runs the reference once on the inputs that a backend failed on. */
 #include "flows/inputs_doubt.h"
+
+#include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -23,11 +25,11 @@ pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_
     if (out == NULL) return pl_fail_memory(err, n_out);
     pl_status st = pl_model_copy(model, &copy, err);
     if (st != PL_OK) goto done;
-    /* An operator that is missing here says nothing about the inputs. */
+    /* A missing operator says nothing about the inputs. */
     if (pl_interp_new(copy, &options, &interp, &trouble) != PL_OK) goto done;
     st = pl_interp_run(interp, in, out, &trouble);
     if (st == PL_E_TIMEOUT) {
-        st = PL_OK; /* slow says nothing about the inputs */
+        st = PL_OK; /* a time-out says nothing about the inputs */
     } else if (st != PL_OK && st != PL_E_MEMORY) {
         st = pl_fail(err, PL_E_INVALID,
                      "the generated inputs do not suit the model: eager cannot run it either "
@@ -44,9 +46,22 @@ done:
     return st;
 }
 
+/* Eager itself stopped at what it was given. */
+static pl_status suspect(const plumb_inputs *source, pl_err *err) {
+    const bool given = source->n_files > 0 || source->n_sets > 0 || source->n_samples > 0;
+    char cause[PL_ERR_MESSAGE_MAX];
+    if (err == NULL || given) return PL_E_INVALID;
+    snprintf(cause, sizeof(cause), "%s", err->message);
+    return pl_fail(err, PL_E_INVALID,
+                   "%.700s; the inputs were generated: set dimensions with option 'dim' NAME=N and "
+                   "values with option 'range' NAME=LO:HI or option 'input' NAME=FILE",
+                   cause);
+}
+
 pl_status pl_inputs_doubted(pl_status st, const pl_model *model, const plumb_inputs *source,
                             pl_datum *const *in, pl_backend *backend, pl_pool *pool, pl_err *err) {
     pl_err doubt = PL_ERR_INIT;
+    if (st == PL_E_INVALID && backend == NULL) return suspect(source, err);
     if (st != PL_E_BACKEND) return st;
     const int64_t deadline = pl_clock_ns() + PL_DOUBT_SECONDS * INT64_C(1000000000);
     if (pl_inputs_doubt(model, source, in, backend, pool, deadline, &doubt) != PL_E_INVALID)

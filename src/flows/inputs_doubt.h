@@ -1,4 +1,4 @@
-/* Whose fault is it that a run failed: the backend's, or the generated inputs'? */
+/* Is a failed run the fault of the backend or of the generated inputs? */
 #ifndef PL_INPUTS_DOUBT_H
 #define PL_INPUTS_DOUBT_H
 
@@ -7,12 +7,13 @@
 
 enum { PL_DOUBT_SECONDS = 60 };
 /* After a backend has failed to run `model` on in[]. PL_E_INVALID, with what to do, when the inputs
- * were generated and eager cannot run on them either; PL_OK when the failure stands: inputs that
- * were given, a crash, a time-out, an operator that eager does not know, or eager is not done at
+ * were generated and eager cannot run on them either; PL_OK when the backend is at fault: given
+ * inputs, a crash, a time-out, an operator that eager does not know, or eager is not done at
  * deadline_ns (pl_clock_ns). backend may be NULL. */
 pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_datum *const *in,
                           pl_backend *backend, pl_pool *pool, int64_t deadline_ns, pl_err *err);
-/* What the run ends with: `st` and *err as they are, or the error of the inputs. */
+/* What the run ends with: `st` and *err as they are, or the error of the inputs. Where eager itself
+ * failed (backend NULL), the message says that the inputs were generated. */
 pl_status pl_inputs_doubted(pl_status st, const pl_model *model, const plumb_inputs *source,
                             pl_datum *const *in, pl_backend *backend, pl_pool *pool, pl_err *err);
 

@@ -1,4 +1,5 @@
-/* Floats near N(0,1) by summing integers; integers 0 to 9, below the size of what they index. */
+/* Floats near N(0,1) by summing integers; integers 0 to 9, below the size of the axis they
+ * index. */
 #include "flows/inputs_generated.h"
 
 #include <math.h>
@@ -66,10 +67,10 @@ static pl_status parse_range(const pl_graph *graph, const plumb_inputs *source, 
     return PL_OK;
 }
 
-/* What the operators that read an input make of its integers. */
+/* How the operators that read an input interpret its integers. */
 typedef struct meaning {
     int64_t low, high;
-    bool mask; /* every row begins with a 1: one that hides all is of no use */
+    bool mask; /* every row begins with a 1: a mask that hides everything is useless */
 } meaning;
 
 static int64_t dim_of(const pl_node *node, int input, int64_t axis, const pl_strmap *dims) {
@@ -85,7 +86,7 @@ static int64_t dim_of(const pl_node *node, int input, int64_t axis, const pl_str
     if (pl_dim_known(d)) return d.value;
     if (v->producer != NULL) return -1;
     const int64_t *given = d.name == NULL ? NULL : pl_strmap_get(dims, d.name);
-    return given != NULL ? *given : 1; /* as it is generated */
+    return given != NULL ? *given : 1; /* default when generated */
 }
 
 static void at_most(meaning *m, int64_t last) {
@@ -130,7 +131,7 @@ static void read_port(const pl_node *node, const pl_value *value, unsigned flags
     }
 }
 
-/* Looks through operators of one input that keep the elements. */
+/* Looks through operators with one input that keep the elements. */
 static void find_meaning(const pl_graph *graph, const pl_value *value, const pl_strmap *dims,
                          int depth, meaning *m) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
@@ -148,7 +149,7 @@ static void find_meaning(const pl_graph *graph, const pl_value *value, const pl_
     }
 }
 
-/* An integer input that goes through arithmetic before it hides anything says so by its name. */
+/* A mask that goes through arithmetic first is recognised by its name. */
 static bool is_called_mask(const char *name) {
     for (; *name != '\0'; name++)
         if (strncasecmp(name, "mask", 4) == 0) return true;
@@ -214,7 +215,7 @@ static pl_status fill_tensor(pl_tensor *t, const pl_model *model, size_t input,
     return PL_OK;
 }
 
-/* Item `item` of input `input`, or the input itself: item 0. */
+/* Item `item` of input `input`; 0 for the input itself. */
 static pl_status generate_tensor(const pl_model *model, size_t input, const pl_type *type,
                                  const plumb_inputs *source, const pl_strmap *dims, size_t item,
                                  pl_tensor **out, pl_err *err) {
@@ -232,8 +233,8 @@ static pl_status generate_tensor(const pl_model *model, size_t input, const pl_t
     return st;
 }
 
-/* Two tensors: an empty sequence hides what is done to its items. Unlike runtimes, ONNX knows
- * sequences of sequences: those stay empty. */
+/* Two tensors: an empty sequence would hide faults. Sequences of sequences, which runtimes do not
+ * support, stay empty. */
 static pl_status generate_sequence(const pl_model *model, size_t input, const plumb_inputs *source,
                                    const pl_strmap *dims, pl_datum **out, pl_err *err) {
     enum { ITEMS = 2 };

@@ -1,4 +1,4 @@
-/* Making up an input. Values depend only on (seed, input number, element number). */
+/* Generates an input. Values depend only on (seed, input number, element number). */
 #ifndef PL_GENERATE_H
 #define PL_GENERATE_H
 

@@ -7,7 +7,7 @@ static bool says_how(const plumb_inputs *s) {
     return s->n_ranges > 0 || s->fill != PLUMB_FILL_RANDOM || s->seed != 0;
 }
 
-/* An engine's flat array of the right length and type is the input in the model's shape. */
+/* An engine's flat array of the right length and type is reshaped to the model's input. */
 static pl_status unflatten(const pl_value *input, pl_datum **d, pl_err *err) {
     const pl_type *type = input->type;
     int64_t dims[PL_RANK_MAX], n = 0;

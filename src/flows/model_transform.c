@@ -1,4 +1,4 @@
-/* The passes that a user asks for by name. */
+/* Runs the passes that a user selects by name. */
 #include "flows/model_transform.h"
 
 #include "flows/api/options.h"

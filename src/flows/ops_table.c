@@ -1,12 +1,13 @@
-/* The operator table as people and scripts read it. */
+/* The operator table for users and scripts. */
 #include <string.h>
 
 #include "base/json.h"
+#include "base/nearest.h"
 #include "flows/api/options.h"
 #include "ops/emit.h"
 
 typedef struct totals {
-    size_t rows, grad, bound, emit; /* the last three: not written yet */
+    size_t rows, grad, bound, emit; /* the last three: missing rules */
 } totals;
 
 static const char *grad_word(const pl_op_def *row) {
@@ -121,6 +122,12 @@ static void put_text(const char *filter, pl_buf *out) {
                   t.rows, t.grad, t.bound, t.emit);
 }
 
+static const char *op_at(const void *ctx, size_t i) {
+    const pl_op_def *row = pl_op_at(i);
+    (void)ctx;
+    return row == NULL ? NULL : row->name;
+}
+
 static bool is_any_chosen(const char *filter) {
     const pl_op_def *row = NULL;
     for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
@@ -133,8 +140,12 @@ plumb_status plumb_ops(plumb_format format, const char *filter, char **text, plu
     pl_buf out = PL_BUF_INIT;
     PL_REQUIRE(text);
     *text = NULL;
-    if (!is_any_chosen(filter))
-        return pl_fail(err, PL_E_NOT_FOUND, "no operator name contains '%s'", filter);
+    if (!is_any_chosen(filter)) {
+        const char *near = pl_nearest(filter, strlen(filter), op_at, NULL);
+        return pl_fail(err, PL_E_NOT_FOUND, "no operator name contains '%s'%s%s%s", filter,
+                       near == NULL ? "" : "; did you mean '", near == NULL ? "" : near,
+                       near == NULL ? "" : "'?");
+    }
     if (format == PLUMB_JSON) {
         put_json(filter, &out);
     } else {

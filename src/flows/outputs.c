@@ -16,7 +16,7 @@ static bool is_file_format(const char *path) {
            pl_path_has_suffix(path, ".pb") || pl_path_has_suffix(path, ".safetensors");
 }
 
-/* A name from a model is not a file name: letters, digits, dot, dash and underscore survive. */
+/* Makes a file name from a value name: keeps letters, digits, dot, dash and underscore. */
 static void put_safe_name(pl_buf *out, const char *name) {
     for (size_t i = 0; name[i] != '\0' && i < NAME_MAX_BYTES; i++) {
         const unsigned char c = (unsigned char)name[i];
@@ -30,7 +30,7 @@ static bool npy_holds(const pl_datum *d) {
     return d->kind == PL_TYPE_TENSOR && pl_dtype_npy(d->tensor->dtype)[0] != '\0';
 }
 
-/* Written in `dir`; `file` is its name in `path`, where it will be. */
+/* Written in `dir`; `file` is its name in `path`, its final folder. */
 static pl_status write_one(const char *dir, const char *path, const char *save_as,
                            const pl_named_datum *item, char **file, pl_err *err) {
     const char *suffix = strcmp(save_as, "npy") == 0 && npy_holds(item->datum) ? "npy" : "pb";
@@ -59,7 +59,7 @@ static pl_status write_one(const char *dir, const char *path, const char *save_a
     }
 }
 
-/* A new folder appears whole; one that was there, and empty, is emptied again on failure. */
+/* A new folder appears complete; one that existed, empty, is emptied again on failure. */
 static pl_status write_folder(const char *path, const char *save_as, const pl_named_datum *items,
                               size_t n_items, char **files, pl_err *err) {
     char *staged = NULL;

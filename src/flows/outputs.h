@@ -5,12 +5,12 @@
 #include "base/json.h"
 #include "tensor/file/tensor_file.h"
 
-/* To one file by its suffix, or to a new or empty folder, one file each; `files[i]` receives the
- * path (caller frees with pl_free). save_as: "npy" or "pb"; a type that npy lacks goes to .pb. */
+/* Writes one file by its suffix, or one file each to a new or empty folder; `files[i]` receives the
+ * path (caller frees with pl_free). save_as: "npy" or "pb"; types that npy lacks go to .pb. */
 pl_status pl_outputs_write(const char *path, const char *save_as, const pl_named_datum *items,
                            size_t n_items, char **files, pl_err *err);
 
-/* What a person wants to see at a glance. Finite elements only. */
+/* A summary for users. Finite elements only. */
 typedef struct pl_tensor_summary {
     int64_t n_nan, n_inf;
     double min, max, mean;

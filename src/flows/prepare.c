@@ -47,7 +47,7 @@ static bool is_float(const pl_value *value) {
 
 /* ---- shapes ---- */
 
-/* Dims that the model leaves open are those of the data. */
+/* Unknown dims of the model are taken from the data. */
 static pl_status bind_shapes(pl_model *model, pl_datum *const *in, pl_err *err) {
     for (size_t i = 0; i < model->graph->n_inputs; i++) {
         pl_value *value = model->graph->inputs[i];
@@ -68,7 +68,7 @@ static pl_status bind_shapes(pl_model *model, pl_datum *const *in, pl_err *err) 
 
 /* ---- buffers ---- */
 
-/* Inputs 3 and 4 are a mean and a variance. */
+/* Are inputs 3 and 4 a mean and a variance? */
 static bool takes_statistics(const pl_op_def *def) {
     for (int i = 0; def != NULL && def->in[i].name != NULL; i++)
         if (i == 3) return strcmp(def->in[i].name, "input_mean") == 0;
@@ -102,8 +102,8 @@ static pl_status name_outputs(pl_node *node, uint32_t n, pl_err *err) {
     return PL_OK;
 }
 
-/* What training has and eval mode has not: statistics of BatchNormalization, the mask that the
- * gradient of Dropout needs. */
+/* Outputs that only training has: statistics of BatchNormalization, the mask that the gradient of
+ * Dropout needs. */
 static pl_status name_training_outputs(pl_node *node, pl_err *err) {
     if (node->def == NULL || node->n_out != 1 || node->out[0] == NULL) return PL_OK;
     if (node->def->out[1].name == NULL) return PL_OK;
@@ -131,10 +131,10 @@ static pl_status collect_buffers(pl_model *model, pl_err *err) {
 
 /* ---- gradients ---- */
 
-typedef struct incoming { /* the gradients that go in */
+typedef struct incoming { /* incoming gradients */
     const pl_prepare_options *options;
     const pl_model *forward;
-    pl_datum **out; /* of a forward run, when shapes are not known before it */
+    pl_datum **out; /* of a forward run, if shapes are not known before it */
     size_t n_loss;  /* outputs of the model itself; buffers come after them */
     size_t n_counted;
 } incoming;
@@ -187,7 +187,7 @@ static pl_status make_incoming(const incoming *g, size_t output, pl_datum **out,
     return pl_datum_of_tensor_take(t, out, err);
 }
 
-/* Counts the outputs of the loss; names that are no outputs or no floats are errors. */
+/* Counts the outputs of the loss; names that are not float outputs are errors. */
 static pl_status count_loss(const pl_graph *graph, const char *only, size_t n_loss, size_t *n,
                             pl_err *err) {
     *n = 0;
@@ -215,7 +215,7 @@ static bool has_parameters(const pl_graph *graph) {
     return false;
 }
 
-/* An initializer of a model before IR version 4 stands among the inputs as well, but is none. */
+/* Before IR version 4 initializers are also listed as inputs, but are constants. */
 static bool is_constant(const pl_model *model, const pl_value *input) {
     return input->init != NULL && model->ir_version < 4;
 }
@@ -291,7 +291,7 @@ static pl_status fill_plain(pl_prepared *p, pl_datum *const *in, size_t n_in, pl
     return PL_OK;
 }
 
-/* Does a node read it as the statistics that it normalises by? */
+/* Does a node use it as statistics for normalising? */
 static bool is_buffer(const pl_graph *graph, const pl_value *value) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];

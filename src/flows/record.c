@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/nearest.h"
 #include "flows/inputs.h"
 #include "flows/inputs_recorded.h"
 #include "flows/prepare.h"
@@ -14,7 +15,7 @@
 #include "kernels/provider.h"
 #include "store/graph_json.h"
 
-enum { TUPLE_BYTES = 700 }; /* in the header, generously; nearly all tuples are shorter */
+enum { TUPLE_BYTES = 700 }; /* estimated bytes per value in the header; nearly all need less */
 
 /* ---- choosing ---- */
 
@@ -53,7 +54,7 @@ static bool fits_op(const pl_record_filter *f, const pl_node *node) {
     return f->n_ops == 0;
 }
 
-/* "a.b" stands for itself and for "a.b.c", not for "a.bc". */
+/* "a.b" matches itself and "a.b.c", not "a.bc". */
 static bool fits_module(const pl_record_filter *f, const char *module) {
     for (size_t i = 0; i < f->n_modules; i++) {
         const size_t n = strlen(f->modules[i]);
@@ -177,7 +178,7 @@ static pl_status open_recorder(pl_record_job *r, pl_err *err) {
     pl_buf graph = PL_BUF_INIT;
     pl_status st = pl_graph_json(r->model, &graph, err);
     if (st == PL_OK) {
-        /* Escaped inside a string, the text grows; every other character may be a quote. */
+        /* Escaping makes the text longer: up to every second character may be a quote. */
         const size_t reserve =
             2 * graph.n_bytes + (size_t)r->model->n_values * TUPLE_BYTES + (64u << 10);
         const pl_recorder_options options = { .stats_only = o->stats_only != 0,
@@ -252,10 +253,54 @@ static pl_status make_inputs(pl_record_job *r, pl_err *err) {
                                    err);
 }
 
+/* ---- filters that choose nothing ---- */
+
+typedef struct found_op {
+    const char *op;
+    bool found;
+} found_op;
+
+static pl_status look_for_op(void *ctx, pl_graph *graph, pl_err *err) {
+    found_op *f = ctx;
+    for (size_t i = 0; i < graph->n_nodes && !f->found; i++) {
+        f->found = strcmp(graph->nodes[i]->op, f->op) == 0;
+        if (!f->found) PL_TRY(pl_node_each_body(graph->nodes[i], look_for_op, ctx, err));
+    }
+    return PL_OK;
+}
+
+static const char *op_at(const void *ctx, size_t i) {
+    const pl_graph *graph = ctx;
+    for (size_t k = 0; k < graph->n_nodes; k++) {
+        bool first = true;
+        for (size_t b = 0; b < k && first; b++)
+            first = strcmp(graph->nodes[b]->op, graph->nodes[k]->op) != 0;
+        if (first && i-- == 0) return graph->nodes[k]->op;
+    }
+    return NULL;
+}
+
+/* Each operator must be there, though others of the list are. */
+static pl_status check_ops(pl_record_job *r, pl_err *err) {
+    for (size_t i = 0; i < r->options->n_ops; i++) {
+        found_op f = { r->options->ops[i], false };
+        PL_TRY(look_for_op(&f, r->model->graph, err));
+        if (f.found) continue;
+        pl_buf hint = PL_BUF_INIT;
+        pl_nearest_put(&hint, f.op, strlen(f.op), op_at, r->model->graph);
+        const pl_status st =
+            pl_fail(err, PL_E_USAGE, "the model has no operator '%s'%s", f.op, pl_buf_str(&hint));
+        pl_buf_release(&hint);
+        return st;
+    }
+    return PL_OK;
+}
+
 pl_status pl_record_run(pl_record_job *r, pl_err *err) {
     const plumb_record_options *o = r->options;
     const double start = pl_api_seconds();
     PL_TRY(prepare(r, err));
+    PL_TRY(check_ops(r, err));
     PL_TRY(make_inputs(r, err));
     PL_TRY(open_recorder(r, err));
     PL_TRY(record_inputs(r, err));

@@ -1,5 +1,5 @@
-/* Recording on a backend behind the guard: what its hook shows goes to the recorder under the names
- * of the model, and a note says what it does not expose. */
+/* Records on a backend behind the guard: values from its hook go to the recorder under the model's
+ * names, and a note says which values it does not expose. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -68,8 +68,8 @@ static bool mark(pl_record_job *r, const char *name, pl_status *st, pl_err *err)
     return true;
 }
 
-/* Recorded under every model name that it stands for and that is still free; when there is
- * none, under the backend's. */
+/* Records it under every unused model name that it corresponds to; if there is none, under the
+ * backend's name. */
 static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *error) {
     pl_record_job *r = ctx;
     pl_err *err = error;
@@ -95,7 +95,7 @@ static plumb_status on_seen(void *ctx, const plumb_seen *seen, plumb_error *erro
                             (int64_t)pl_program_hooks(r->program), err);
 }
 
-/* Outputs are known even when the backend shows nothing. */
+/* Outputs are known even if the backend exposes nothing. */
 static pl_status put_outputs(pl_record_job *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
     for (size_t i = 0; i < graph->n_outputs; i++) {

@@ -38,9 +38,8 @@ static pl_status name_list_init(name_list *list, const pl_model *model, const ch
     return PL_OK;
 }
 
-/* Values that become inputs or outputs need their types, which the file may not tell (and without
- * which onnx.checker refuses the part). What cannot be inferred stays open: the part may not
- * contain it. */
+/* Values that become inputs or outputs need types, which the file may not have (onnx.checker then
+ * rejects the part). Types that cannot be inferred stay unknown: the part may not contain them. */
 static void infer_types(pl_model *model) {
     const pl_infer_options options = { 0 };
     if (pl_ops_resolve(model, NULL) == PL_OK) (void)pl_model_infer(model, &options, NULL);

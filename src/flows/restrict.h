@@ -1,4 +1,4 @@
-/* --function, --from, --to: a part of a model as a model of its own. */
+/* A part of a model as a separate model: a function, or a cut between values. */
 #ifndef PL_RESTRICT_H
 #define PL_RESTRICT_H
 

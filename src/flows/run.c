@@ -5,6 +5,7 @@
 
 #include "backends/backend.h"
 #include "base/alloc.h"
+#include "base/escape.h"
 #include "flows/inputs.h"
 #include "flows/inputs_doubt.h"
 #include "flows/outputs.h"
@@ -170,9 +171,23 @@ static pl_status keep_places(const run *r, pl_run_result *to, pl_err *err) {
     to->device = r->backend == NULL ? "" : keep(to, pl_backend_device(r->backend));
     if (to->device == NULL) return pl_fail_memory(err, 1);
     if (r->program == NULL) return PL_OK;
-    /* A backend that cannot tell is no worse for it. */
+    /* Optional: a backend may not know. */
     if (pl_program_placement(r->program, &text, NULL) != PL_OK) return PL_OK;
     return pl_placement_parse(text, to->arena, &to->placement, err);
+}
+
+static pl_status keep_warnings(const run *r, pl_run_result *to, pl_err *err) {
+    pl_buf all = PL_BUF_INIT, one = PL_BUF_INIT;
+    for (size_t i = 0; pl_op_warning(r->model, i, &one); i++) {
+        const size_t at = all.n_bytes;
+        pl_buf_puts(&all, pl_buf_str(&one));
+        pl_escape_end_line(&all, at);
+        pl_buf_release(&one);
+    }
+    pl_buf_release(&one);
+    to->warnings = pl_buf_ok(&all) ? keep(to, pl_buf_str(&all)) : NULL;
+    pl_buf_release(&all);
+    return to->warnings == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
 /* Takes the outputs and the names of their files. */
@@ -190,6 +205,7 @@ static pl_status keep_result(run *r, double load_seconds, pl_run_result *to, pl_
         if (to->names[i] == NULL) return pl_fail_memory(err, 1);
     }
     if (r->options->profile) PL_TRY(keep_nodes(r, to, err));
+    PL_TRY(keep_warnings(r, to, err));
     PL_TRY(keep_places(r, to, err));
     to->n_out = r->n_out;
     to->out = r->out;

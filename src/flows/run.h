@@ -8,11 +8,11 @@
 #include "tensor/datum.h"
 
 typedef struct pl_run_node { /* time of one node, in the last run */
-    const char *value, *op;  /* value: NULL when it makes none */
+    const char *value, *op;  /* value: NULL when it has no output */
     double seconds;
 } pl_run_node;
 
-typedef struct pl_run_result { /* strings and arrays live in the arena */
+typedef struct pl_run_result { /* strings and arrays are in the arena */
     pl_arena *arena;
     size_t n_out;
     const char **names;
@@ -23,10 +23,11 @@ typedef struct pl_run_result { /* strings and arrays live in the arena */
     pl_run_node *nodes; /* NULL = not asked for */
     size_t n_nodes;
     const char *device;     /* "" = the CPU */
+    const char *warnings;   /* of the model, one line each; "" */
     pl_placement placement; /* which node ran where */
 } pl_run_result;
 
-/* Shares nothing with the model but tensors. */
+/* Shares only tensors with the model. */
 pl_status pl_run(plumb_model *m, const plumb_run_options *options, pl_run_result **out,
                  pl_err *err);
 void pl_run_result_free(pl_run_result *result); /* NULL is fine */

@@ -1,11 +1,24 @@
 /* A run as JSON and as text. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/strmap.h"
 #include "flows/outputs.h"
 #include "flows/run.h"
+
+static void put_warnings(const pl_run_result *r, pl_json *j) {
+    if (r->warnings[0] == '\0') return;
+    pl_json_key(j, "warnings");
+    pl_json_array_begin(j);
+    for (const char *at = r->warnings; *at != '\0';) {
+        const size_t n = strcspn(at, "\n");
+        pl_json_string_n(j, at, n);
+        at += n + (at[n] == '\n');
+    }
+    pl_json_array_end(j);
+}
 
 void pl_run_put_json(const pl_run_result *r, pl_buf *out) {
     pl_json j;
@@ -25,6 +38,7 @@ void pl_run_put_json(const pl_run_result *r, pl_buf *out) {
     pl_json_put_double(&j, "median_ms", 1e3 * r->median);
     pl_json_put_int(&j, "runs", (int64_t)r->n_runs);
     pl_json_object_end(&j);
+    put_warnings(r, &j);
     if (r->device[0] != '\0') pl_json_put_string(&j, "device", r->device);
     if (r->placement.n_places > 0) pl_placement_put_json(&r->placement, "placement", &j);
     if (r->nodes != NULL) {
@@ -88,6 +102,11 @@ static void put_profile(const pl_run_result *r, pl_buf *out) {
 void pl_run_put_text(const pl_run_result *r, pl_buf *out) {
     for (size_t i = 0; i < r->n_out; i++) {
         pl_output_put_text(out, r->names[i], r->out[i], r->files[i]);
+    }
+    for (const char *at = r->warnings; *at != '\0';) {
+        const size_t n = strcspn(at, "\n");
+        pl_buf_printf(out, "warning: %.*s\n", (int)n, at);
+        at += n + (at[n] == '\n');
     }
     if (r->device[0] != '\0') {
         pl_buf_puts(out, "device: ");

@@ -21,7 +21,7 @@ typedef struct hashing {
     pl_strmap dims; /* symbolic dim -> its number + 1 */
     pl_hash128 sum;
     int depth;
-    bool out_of_memory; /* sticky: a dim could not be noted */
+    bool out_of_memory; /* sticky */
     pl_tensor_hash_fn hash_tensor;
     void *ctx;
     pl_err *err;

@@ -184,7 +184,7 @@ static pl_status copy_content(pl_copier *c, const pl_graph *from, pl_graph *to) 
 
 /* ---- within one model ---- */
 
-/* What stands outside the copied nodes stands for itself. */
+/* Values outside the copied nodes are shared, not copied. */
 static pl_status keep_outside(void *ctx, pl_graph *body, pl_err *err) {
     pl_copier *c = ctx;
     for (size_t i = 0; i < body->n_nodes; i++) {
@@ -214,7 +214,7 @@ static pl_status copy_renamed(pl_copier *c, const pl_value *from, const char *pr
 pl_status pl_graph_copy_into(const pl_graph *from, pl_graph *to, const char *prefix, pl_value **map,
                              pl_err *err) {
     pl_copier c = { .to = to->model, .values = map, .err = err };
-    /* The copies may be appended to the list that is read. */
+    /* Copies may be appended to the same lists that are read. */
     const size_t n_nodes = from->n_nodes, n_values = from->n_values;
     for (size_t i = 0; i < n_values; i++) {
         if (map[from->values[i]->id] == NULL) PL_TRY(copy_renamed(&c, from->values[i], prefix, to));

@@ -18,7 +18,7 @@ pl_status pl_copy_text(pl_copier *c, const char *s, const char **out);
 /* Name, type and doc; not the tensor, producer or flags. */
 pl_status pl_copy_value(pl_copier *c, const pl_value *from, pl_graph *to);
 pl_status pl_copy_init(pl_copier *c, const pl_value *from);
-/* Its inputs must have been copied; so must its outputs, those that were not stay NULL. */
+/* Its inputs must have been copied. Outputs that were not copied become NULL. */
 pl_status pl_copy_node(pl_copier *c, const pl_node *from, pl_graph *to);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct cutting {
     bool *is_from;      /* by value id */
     bool *needed;       /* by value id, values of the main graph */
     bool *node_needed;  /* by index */
-    pl_value **waiting; /* needed, producer not looked at */
+    pl_value **waiting; /* needed values whose producer was not visited yet */
     size_t n_waiting;
 } cutting;
 
@@ -123,7 +123,7 @@ static pl_status copy_values(const cutting *c, pl_copier *copier) {
     return PL_OK;
 }
 
-/* A needed node may also make a value that is an input now: that output gets another name. */
+/* A needed node may also produce a value that is now an input: rename that output. */
 static pl_status rename_outputs(const cutting *c, pl_copier *copier) {
     for (size_t i = 0; i < c->n_from; i++) {
         const pl_value *v = c->from[i];

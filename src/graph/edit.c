@@ -11,7 +11,7 @@ typedef struct marking {
     pl_graph *graph;
     bool *values;       /* by value id */
     bool *nodes;        /* by index in graph */
-    pl_value **waiting; /* values of graph, marked, producer not looked at */
+    pl_value **waiting; /* marked values of graph whose producer was not visited yet */
     size_t n_waiting;
 } marking;
 
@@ -50,9 +50,9 @@ static pl_status mark_all(marking *m, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- taking out ---- */
+/* ---- removing ---- */
 
-/* Keeps the values for which keep(value) holds; the map of names is made anew. */
+/* Keeps the values for which keep[index] is true; rebuilds the map of names. */
 static pl_status filter_values(pl_graph *graph, const bool *keep, pl_err *err) {
     pl_strmap names = PL_STRMAP_INIT;
     size_t n = 0;

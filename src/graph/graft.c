@@ -1,4 +1,5 @@
-/* Parts of one model into another: the nodes that compute chosen values, with their weights. */
+/* Copies parts of one model into another: the nodes that compute chosen values, with their
+ * weights. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -38,7 +39,7 @@ static pl_status mark(graft *g, pl_err *err) {
     return PL_OK;
 }
 
-/* What the node reads and nothing stands for yet: a weight, with its tensor. */
+/* Copies inputs of the node that have no replacement yet: weights, with their tensors. */
 static pl_status bring_inputs(graft *g, const pl_node *node, pl_err *err) {
     for (uint32_t k = 0; k < node->n_in; k++) {
         const pl_value *v = node->in[k];
@@ -52,7 +53,7 @@ static pl_status bring_inputs(graft *g, const pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
-/* Outputs that something else stands for are made, too, and not read. */
+/* Outputs that have a replacement are computed, too, but not read. */
 static pl_status copy_one(graft *g, const pl_node *node, pl_err *err) {
     pl_value **map = g->copier.values;
     pl_value **others = pl_calloc((size_t)node->n_out + 1, sizeof(pl_value *));

@@ -1,4 +1,4 @@
-/* Building and questioning the IR. */
+/* Building and querying the IR. */
 #include "graph/graph.h"
 
 #include <stdio.h>
@@ -156,8 +156,8 @@ pl_status pl_graph_add_fresh_value(pl_graph *graph, const char *base, pl_value *
     const size_t n = strlen(base) + 24;
     char *name = pl_malloc(n);
     if (name == NULL) return pl_fail_memory(err, n);
-    /* Numbers are given out in order: double until one is free, then between the last two. A pass
-     * asks for thousands of names with the same base. */
+    /* Numbers are used in order: double until one is free, then bisect. A pass may ask for
+     * thousands of names with the same base. */
     size_t low = 0, high = 1;
     while (number_is_taken(graph, base, high, name, n)) {
         low = high;
@@ -237,7 +237,12 @@ pl_status pl_model_keep_tensor_take(pl_model *model, pl_tensor *t, pl_err *err) 
 pl_status pl_value_set_init(pl_value *value, pl_tensor *tensor, pl_err *err) {
     PL_TRY(pl_model_keep_tensor_take(value->graph->model, pl_tensor_ref(tensor), err));
     value->init = tensor;
-    return PL_OK;
+    if (value->type != NULL) return PL_OK; /* else rules that ask for it would find none */
+    pl_dim dims[PL_RANK_MAX];
+    for (int i = 0; i < tensor->rank; i++)
+        dims[i] = pl_dim_of(tensor->dims[i]);
+    value->type = pl_type_tensor(value->graph->model->arena, tensor->dtype, tensor->rank, dims);
+    return value->type == NULL ? pl_fail_memory(err, sizeof(pl_type)) : PL_OK;
 }
 
 pl_attr *pl_node_add_attr(pl_node *node, const char *name, pl_attr_type type) {

@@ -1,11 +1,11 @@
 /* The IR: a model, its graphs, nodes, values and attributes.
  *
- * Everything that a model holds lives in its arena and dies with it; tensors are ref-counted and
- * shared. Values are the key: a name is unique in its graph, node names may be empty or repeated.
- * A body (attribute graph of If, Loop, Scan) refers to values of the graphs around it by pointer:
- * `value->graph` tells whose it is. Omitted optional inputs and outputs are NULL.
- * After reading, nodes are in topological order and functions are inlined.
- * Not thread-safe while it is edited; any number of threads may read it. */
+ * Everything in a model is allocated in its arena and freed with it; tensors are ref-counted and
+ * shared. Values are the key: a name is unique in its graph, node names may be empty or repeated. A
+ * body (attribute graph of If, Loop, Scan) refers to values of the graphs around it by pointer:
+ * `value->graph` tells whose it is. Omitted optional inputs and outputs are NULL. After reading,
+ * nodes are in topological order and functions are inlined. Not thread-safe while it is edited; any
+ * number of threads may read it. */
 #ifndef PL_GRAPH_H
 #define PL_GRAPH_H
 
@@ -34,7 +34,7 @@ typedef enum pl_attr_type {
     PL_ATTR_STRINGS = 8,
     PL_ATTR_TENSORS = 9,
     PL_ATTR_GRAPHS = 10,
-    PL_ATTR_SPARSE_TENSOR = 11, /* kept as the dense tensor it stands for */
+    PL_ATTR_SPARSE_TENSOR = 11, /* stored as a dense tensor */
     PL_ATTR_TYPE_PROTO = 13
 } pl_attr_type;
 
@@ -67,9 +67,9 @@ struct pl_value {
     uint32_t id;         /* unique in the model: index of per-value tables, < model->n_values */
     const pl_type *type; /* declared or inferred; NULL = not known */
     pl_tensor *init;     /* initializer, or the default of an input; owned reference */
-    const char *doc;     /* of an initializer that is no input: its tensor's */
-    /* The type as it stands in the file, with denotations, which pl_type has no room for; written
-     * again as long as the type is `spelt_type`. */
+    const char *doc;     /* doc string of an initializer that is not an input */
+    /* The type bytes from the file, with denotations, which pl_type cannot hold; written back as
+     * long as the type is `spelt_type`. */
     pl_bytes spelt;
     const pl_type *spelt_type;
     bool is_input, is_output;
@@ -87,7 +87,7 @@ struct pl_node {
     uint32_t n_in, n_out, n_attrs, n_props;
     int opset;                   /* version of `domain` that the model (or function) imports */
     uint32_t index;              /* position in graph->nodes */
-    pl_graph *graph;             /* the graph it stands in */
+    pl_graph *graph;             /* the graph that contains it */
     const char *function;        /* "domain.name" path of inlined functions it came from, or NULL */
     const struct pl_op_def *def; /* set by pl_ops_resolve; NULL before, or when unknown */
 };
@@ -101,7 +101,7 @@ struct pl_graph {
     const char *doc;
     pl_node **nodes; /* topological order */
     size_t n_nodes, nodes_capacity;
-    pl_value **inputs; /* in order; those with ->init may be left out by the caller */
+    pl_value **inputs; /* in order; callers may omit those with ->init */
     size_t n_inputs, inputs_capacity;
     pl_value **outputs;
     size_t n_outputs, outputs_capacity;
@@ -110,7 +110,7 @@ struct pl_graph {
     pl_strmap by_name; /* name -> pl_value of this graph only */
     const pl_prop *props;
     size_t n_props;
-    pl_bytes kept; /* fields that nothing here reads, as they stand in the file: written again */
+    pl_bytes kept; /* fields that plumb does not read, as in the file; written back */
 };
 
 typedef struct pl_opset {
@@ -135,7 +135,7 @@ struct pl_model {
     size_t n_props;
     pl_function *functions;
     size_t n_functions;
-    pl_bytes kept; /* as of a graph */
+    pl_bytes kept; /* like pl_graph.kept */
     pl_graph *graph;
     uint32_t n_values; /* ids given out so far, in all graphs */
     uint32_t n_graphs;
@@ -171,7 +171,7 @@ void pl_node_set_output(pl_node *node, uint32_t slot, pl_value *value); /* sets 
 pl_status pl_value_set_init(pl_value *value, pl_tensor *tensor, pl_err *err);
 /* Appends an attribute (caller fills it); NULL when out of memory. */
 pl_attr *pl_node_add_attr(pl_node *node, const char *name, pl_attr_type type);
-/* Makes the model hold a reference to t until it dies. Consumes the caller's reference. */
+/* The model keeps a reference to t until it is freed. Consumes the caller's reference. */
 pl_status pl_model_keep_tensor_take(pl_model *model, pl_tensor *t, pl_err *err);
 
 /* ---- questions ---- */
@@ -188,7 +188,7 @@ bool pl_domain_is_onnx(const char *domain);         /* "" or "ai.onnx" */
 
 /* ---- checking (verify.c) ---- */
 enum { PL_GRAPH_DEPTH_MAX = 64 };    /* nesting of bodies and of function calls */
-enum { PL_MODEL_OPSETS_MAX = 1000 }; /* domains; they are searched one by one */
+enum { PL_MODEL_OPSETS_MAX = 1000 }; /* domains; searched linearly */
 /* Structure only: every used value exists and is visible, one producer each, no cycle, outputs
  * exist. Sorts nodes topologically (stable) when they are not. Linear in nodes and edges. */
 pl_status pl_graph_sort(pl_graph *graph, pl_err *err);

@@ -36,7 +36,7 @@ static span trim(span s) {
     return s;
 }
 
-/* Cuts the part before the first byte of `stops` off *rest; false when nothing is left. */
+/* Splits off the part before the first byte in `stops`; false when nothing is left. */
 static bool next_part(span *rest, const char *stops, span *out) {
     size_t n = 0;
     if (rest->data == NULL) return false;
@@ -66,7 +66,7 @@ typedef struct frame {
     int line;
 } frame;
 
-/* Parts of torch that show up in traces; a user's own folder may be called torch, too. */
+/* Parts of torch that occur in traces; a user's folder may also be called torch. */
 static bool is_torch_part(span s) {
     static const char *const parts[] = { "nn",    "jit",           "onnx",        "fx",
                                          "utils", "autograd",      "export",      "amp",
@@ -106,7 +106,7 @@ static bool parse_line_number(span s, int *out) {
 /* model.py(8): forward */
 static bool parse_torch_frame(span line, frame *out) {
     const char *at = NULL;
-    for (size_t i = 0; i + 2 < line.n; i++) { /* the last "): ": file names may hold brackets */
+    for (size_t i = 0; i + 2 < line.n; i++) { /* the last "): ": file names may contain brackets */
         if (memcmp(line.data + i, "): ", 3) == 0) at = line.data + i;
     }
     if (at == NULL) return false;

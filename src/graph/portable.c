@@ -1,4 +1,4 @@
-/* What a model must be to be written to a file. */
+/* What a model must satisfy to be written to a file. */
 #include "graph/portable.h"
 
 #include "base/alloc.h"
@@ -26,7 +26,7 @@ static pl_status collect_graph(void *ctx, pl_graph *graph, pl_err *err);
 
 static pl_status collect_node(collecting *c, const pl_node *node, pl_err *err) {
     char text[600];
-    /* A domain that is not imported stays so. */
+    /* A domain that is not imported stays that way. */
     if (node->opset == 0) return pl_node_each_body(node, collect_graph, c, err);
     import *i = import_of(c, node->domain);
     if (i == NULL) return pl_fail_memory(err, sizeof *i);

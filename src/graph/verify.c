@@ -32,7 +32,7 @@ typedef struct use_walk {
 
 static pl_status walk_body_uses(void *ctx, pl_graph *body, pl_err *err);
 
-/* Every value that a node needs, those used inside its bodies included. */
+/* Every value that a node needs, including those used inside its bodies. */
 static pl_status walk_node_uses(const pl_node *node, use_walk *walk, pl_err *err) {
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] != NULL) PL_TRY(walk->fn(walk->ctx, node->in[i], err));
@@ -69,7 +69,7 @@ static pl_status note_edge(void *ctx, pl_value *value, pl_err *err) {
     return PL_OK;
 }
 
-/* Smallest ready index first keeps the file's order wherever it is legal: a binary heap. */
+/* A binary heap; taking the smallest ready index first keeps the file's order where possible. */
 static void heap_push(uint32_t *heap, size_t *n, uint32_t item) {
     size_t at = (*n)++;
     while (at > 0 && heap[(at - 1) / 2] > item) {

@@ -1,5 +1,5 @@
-/* Running: one slot per value of the model, filled by nodes, emptied by the plan. Bodies use the
- * slots of their own values; they never run twice at once, so one set is enough. */
+/* Runs a model: one slot per value, filled by nodes, emptied by the plan. Bodies use the slots of
+ * their own values; a body never runs twice at the same time, so one set is enough. */
 #include "interp/interp.h"
 
 #include "base/alloc.h"
@@ -18,7 +18,7 @@ struct pl_interp {
     pl_datum **slots;                          /* by value id */
     pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2]; /* one per depth: an outer node's scratch lives on */
     int depth;
-    uint64_t n_body_runs; /* so that a body's random numbers differ from one turn to the next */
+    uint64_t n_body_runs; /* makes random numbers differ between runs of a body */
 };
 
 static void slot_clear(pl_interp *in, const pl_value *value) {
@@ -135,7 +135,7 @@ static pl_status run_node(pl_interp *in, const pl_graph_plan *g, const pl_node *
     for (uint32_t i = 0; i < node->n_in; i++) {
         PL_TRY_GOTO(done, st, fetch(in, node->in[i], &args[i], err));
         if (native && args[i] != NULL) {
-            /* Gold meets an operator without an fp64 form: back to the types of the model. */
+            /* Gold met an operator without an fp64 form: convert back to the model's types. */
             const pl_dtype dtype = pl_value_dtype(node->in[i], PL_F32);
             PL_TRY_GOTO(done, st, pl_datum_lower(dtype, &args[i], err));
         }
@@ -167,7 +167,8 @@ done:
     return st;
 }
 
-/* Asked before every node and every turn of a body: a Loop may be endless, and a body empty. */
+/* Checked before every node and every iteration of a body: a Loop may be endless, and a body
+ * empty. */
 static pl_status check_deadline(const pl_interp *in, pl_err *err) {
     if (in->options.deadline_ns == 0 || pl_clock_ns() < in->options.deadline_ns) return PL_OK;
     return pl_fail(err, PL_E_TIMEOUT, "the reference did not finish in time");

@@ -1,9 +1,8 @@
 /* The reference interpreter: runs a model node by node, in order, on plain kernels.
  *
- * One interpreter runs one model, one run at a time; the model must not change while it lives.
- * Every value is shown to the hook as it appears and freed as soon as nothing needs it. Weights are
- * used where they lie. Under fp64 (gold) every float input, weight and attribute type becomes
- * double. */
+ * One interpreter runs one model, one run at a time; the model must not change while it lives. The
+ * hook sees every value as it appears; it is freed as soon as nothing needs it. Weights are used in
+ * place. Under fp64 (gold) every float input, weight and attribute type becomes double. */
 #ifndef PL_INTERP_H
 #define PL_INTERP_H
 
@@ -21,17 +20,17 @@ typedef pl_status (*pl_interp_hook)(void *ctx, const pl_node *node, const pl_val
 
 typedef struct pl_interp_options {
     pl_pool *pool; /* borrowed; NULL = one thread */
-    /* Who computes products and convolutions (kernels/provider.h); NULL = the default. */
+    /* Provider of products and convolutions (kernels/provider.h); NULL = the default. */
     const struct pl_provider *kernels;
     bool fp64;
-    bool otherwise; /* the other reading of what ONNX leaves open (pl_eval.otherwise) */
-    uint64_t seed;  /* of random operators that have none of their own */
-    bool any_shape; /* inputs may have other shapes than the model declares (test data does) */
+    bool otherwise; /* where ONNX is ambiguous, take the other reading (pl_eval.otherwise) */
+    uint64_t seed;  /* for random operators without a seed of their own */
+    bool any_shape; /* input shapes may differ from those declared (test data does) */
     pl_interp_hook hook;
     void *hook_ctx;
     const pl_progress *progress;
     int64_t deadline_ns; /* pl_clock_ns; a run beyond it ends with PL_E_TIMEOUT. 0 = none */
-    /* Where the time went, in nanoseconds per node of the main graph; NULL = not measured. */
+    /* Time in nanoseconds per node of the main graph; NULL = not measured. */
     uint64_t *node_ns;
 } pl_interp_options;
 

@@ -8,7 +8,7 @@
 #define NEVER UINT32_MAX
 
 typedef struct use_ctx {
-    const pl_graph *graph; /* whose values are looked at */
+    const pl_graph *graph; /* graph whose values are examined */
     uint32_t *last;        /* by value id: index of the last node that needs it */
     uint32_t node;
 } use_ctx;
@@ -74,7 +74,7 @@ static pl_status plan_graph(pl_plan *plan, const pl_graph *graph, uint32_t *last
     if (g->release_at == NULL || g->release == NULL || g->state == NULL || g->state_free == NULL) {
         return pl_fail_memory(err, n);
     }
-    g->graph = graph; /* from now on pl_plan_release looks at the states */
+    g->graph = graph; /* from now on pl_plan_release frees the states */
     PL_TRY(find_last_uses(graph, last, err));
     for (size_t i = 0; i < graph->n_values; i++) {
         const pl_value *value = graph->values[i];

@@ -1,11 +1,11 @@
-/* Inside src/interp only: when each value dies. */
+/* Private to src/interp: when each value can be freed. */
 #ifndef PL_PLAN_H
 #define PL_PLAN_H
 
 #include "graph/graph.h"
 
 /* For one graph: release[release_at[i] .. release_at[i + 1]) are the values of this graph that
- * nothing needs after node i. Values that leave the graph are in none. */
+ * nothing needs after node i. Outputs of the graph are in none of them. */
 typedef struct pl_graph_plan {
     const pl_graph *graph;
     uint32_t *release_at; /* n_nodes + 1 */

@@ -1,4 +1,4 @@
-/* Float data to double and back. */
+/* Converts float data to double and back. */
 #include "interp/raise.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Data between the model's own types and the doubles of gold. */
+/* Converts data between the model's own types and the doubles of gold. */
 #ifndef PL_RAISE_H
 #define PL_RAISE_H
 
@@ -6,11 +6,12 @@
 #include "tensor/datum.h"
 
 bool pl_dtype_is_raised(pl_dtype dtype); /* f32, f16, bf16: doubles under gold */
-/* Float tensors as double, all the way down; anything else as it is. *out is a new reference. */
+/* Converts float tensors to double, also inside sequences; other data is unchanged. *out is a new
+ * reference. */
 pl_status pl_datum_raise(const pl_datum *d, pl_datum **out, pl_err *err);
-/* A tensor of doubles back to `dtype`; anything else stays. Replaces *arg. */
+/* Converts a tensor of doubles back to `dtype`; other data is unchanged. Replaces *arg. */
 pl_status pl_datum_lower(pl_dtype dtype, pl_datum **arg, pl_err *err);
-/* The type that a value has in the model; `otherwise` when inference left it open. */
+/* The type of a value in the model; `otherwise` when inference does not know it. */
 pl_dtype pl_value_dtype(const pl_value *value, pl_dtype otherwise);
 
 #endif

@@ -12,7 +12,7 @@
 
 typedef enum exactness {
     NOT_KNOWN,
-    OWN_EXACT, /* its own elements are; what they were computed from was not looked at yet */
+    OWN_EXACT, /* its elements are exact; its inputs have not been checked */
     EXACT,
     INEXACT
 } exactness;
@@ -20,7 +20,7 @@ typedef enum exactness {
 typedef struct slot {
     pl_datum *datum;
     pl_tensor *bound;  /* NULL = exact */
-    uint8_t put;       /* by the caller: the edge of the segment */
+    uint8_t put;       /* set by the caller: the edge of the segment */
     uint8_t exactness; /* enum exactness */
 } slot;
 
@@ -32,7 +32,7 @@ struct pl_replay {
     pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2];
     int depth;
     size_t n_without_rule;
-    const pl_value **doubts; /* of is_exact */
+    const pl_value **doubts; /* stack of is_exact */
     size_t doubts_capacity;
 };
 
@@ -113,7 +113,7 @@ static pl_dtype native_of(const pl_value *value, const pl_datum *d) {
     return pl_value_dtype(value, held == PL_F64 ? PL_F32 : held);
 }
 
-/* What is at the value now, an initializer included. *out is a new reference. */
+/* The current data of a value, initializers included. *out is a new reference. */
 static pl_status fetch(pl_replay *r, const pl_value *value, pl_datum **out, pl_err *err) {
     *out = NULL;
     if (value == NULL) return PL_OK;
@@ -158,11 +158,11 @@ static bool representable(const pl_tensor *t, pl_dtype dtype) {
     return true;
 }
 
-/* The value's own elements; what it was computed from is not looked at. */
+/* Are the value's own elements exact? Does not check what it was computed from. */
 static bool own_exact(const pl_value *value, const slot *s) {
-    if (s->datum == NULL) return value->init != NULL; /* a weight is what it is */
+    if (s->datum == NULL) return value->init != NULL; /* weights are exact */
     if (s->datum->kind != PL_TYPE_TENSOR) return s->bound == NULL;
-    /* A computed value has a bound that may be all slack. */
+    /* The bound of a computed value may be nothing but slack, so ignore it. */
     return (s->bound == NULL || !s->put) &&
            representable(s->datum->tensor, native_of(value, s->datum));
 }
@@ -185,9 +185,9 @@ static bool push(pl_replay *r, size_t n, const pl_value *value) {
 }
 
 /* Is every element of the value, and of all that it was computed from, representable in the types
- * of the model? Values that were put count by themselves. A sparse recording makes segments as deep
- * as the model, so that the way back is kept on the heap; without memory nothing is exact, which
- * only widens bounds. */
+ * of the model? For values that were put, only their own elements count. With a sparse recording
+ * segments can be as deep as the model, so the stack is on the heap; if it cannot grow, nothing is
+ * exact, which only widens bounds. */
 static bool is_exact(pl_replay *r, const pl_value *value) {
     size_t n = push(r, 0, value) ? 1 : 0;
     while (n > 0) {
@@ -210,7 +210,7 @@ void pl_replay_release_after(pl_replay *r, const pl_node *node) {
     const bool asked = !r->options.native && !r->options.no_bounds;
     for (uint32_t k = g->release_at[node->index]; k < g->release_at[node->index + 1]; k++) {
         slot *s = &r->slots[g->release[k]->id];
-        /* What comes later in the segment may still ask. */
+        /* Later nodes of the segment may still need to know. */
         const bool exact = asked && s->datum != NULL && is_exact(r, g->release[k]);
         const bool known = asked && s->datum != NULL;
         slot_clear(s);
@@ -235,7 +235,7 @@ static void clear_body(pl_replay *r, const pl_graph *body) {
         slot_clear(&r->slots[body->values[i]->id]);
 }
 
-/* Puts the inputs, runs the nodes, gives data and (when asked) bounds of the outputs. */
+/* Puts the inputs, runs the nodes, returns data and (if asked for) bounds of the outputs. */
 static pl_status run_body(pl_replay *r, const pl_graph *body, pl_datum *const *in,
                           pl_tensor *const *e_in, size_t n_in, pl_datum **out, pl_tensor **e_out,
                           size_t n_out, pl_err *err) {
@@ -293,7 +293,7 @@ static bool input_exact(pl_bound *c, int i) {
     return k->node->in[i] == NULL || is_exact(k->r, k->node->in[i]);
 }
 
-/* The node's own float type: of its first float output, else of its first float input. */
+/* The float type of a node: that of its first float output, else of its first float input. */
 static pl_dtype own_type(const call *k) {
     for (uint32_t i = 0; i < k->node->n_out; i++)
         if (pl_dtype_is_float(k->out_native[i])) return k->out_native[i];
@@ -307,7 +307,7 @@ static double tiny_of(pl_dtype dtype) {
     return dtype == PL_F64 ? 0x1p-1022 : 0x1p-126;
 }
 
-/* A node whose outputs all lack a name makes nothing that could have a bound. */
+/* A node without named outputs has nothing to bound. */
 static bool has_output(const pl_node *node) {
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i] != NULL) return true;
@@ -330,7 +330,7 @@ static pl_status run_bound(call *k, pl_arena *scratch, pl_err *err) {
                    .e_out = k->e_out,
                    .in_native = k->in_native,
                    .out_native = k->out_native,
-                   /* The replay of a double model is no better than the model. */
+                   /* For a model in double the replay is no more precise than the model. */
                    .u = own == PL_F64 ? 2 * u : u,
                    .u_acc = own == PL_F64 ? 2 * u : most,
                    .otherwise = k->r->options.otherwise,
@@ -364,8 +364,8 @@ static bool rounds(const call *k) {
            pl_dtype_unit_roundoff(to) > pl_dtype_unit_roundoff(from);
 }
 
-/* The fp64 kernel left the value as it was. The bound: what is reachable by rounding a value that
- * is off by what came in. */
+/* Rounds to the target type, which the fp64 kernel does not do. The bound covers every value
+ * reachable by rounding an input within its error. */
 static pl_status round_cast(call *k, pl_err *err) {
     pl_tensor *y = NULL, *e = NULL;
     const pl_tensor *x = k->out[0]->tensor;

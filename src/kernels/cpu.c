@@ -45,7 +45,7 @@ static void add_feature(bool yes, pl_cpu_feature f) {
     if (yes) cpu.features |= UINT64_C(1) << f;
 }
 
-/* After cpu.max: what the system does not save is as good as missing. */
+/* After cpu.max: registers that the system does not save count as missing. */
 static void cpu_read_features(void) {
     unsigned a = 0, b = 0, c = 0, d = 0;
     const bool wide = cpu.max >= PL_ISA_AVX2, widest = cpu.max >= PL_ISA_AVX512;

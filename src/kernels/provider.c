@@ -1,4 +1,4 @@
-/* The rows, the default, and the plain loops as a provider. */
+/* The table of providers, the default, and the plain loops as a provider. */
 #include "kernels/provider.h"
 
 #include <pthread.h>

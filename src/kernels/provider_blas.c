@@ -1,5 +1,5 @@
 /* OpenBLAS as a provider: cblas_sgemm and cblas_dgemm, one thread per call. No header is needed:
- * the CBLAS interface has been the same since 1998. */
+ * the CBLAS interface has not changed since 1998. */
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static const pl_symbol symbols[] = { { "cblas_sgemm", &lib.sgemm },
 static pl_library library =
     PL_LIBRARY("OpenBLAS", "libopenblas0-pthread", symbols, "libopenblas.so.0", "libopenblas.so");
 
-/* OpenBLAS reads its wishes from the environment, while it is loaded and never again; programs that
- * plumb starts must not inherit them. */
+/* A setting for OpenBLAS, which reads the environment only while it is loaded. It is undone
+ * afterwards, because programs that plumb starts must not inherit it. */
 typedef struct wish {
     const char *name;
     char *before;
@@ -59,9 +59,9 @@ static void wish_undo(wish *w) {
     pl_free(w->before);
 }
 
-/* 0.3.21 takes a CPU that it does not know, or one inside some virtual machines, for a Prescott
- * (SSE3): a quarter of the speed, and other digits. So the core is chosen from what the CPU can do,
- * unless the user chose. */
+/* OpenBLAS 0.3.21 takes a CPU that it does not know, also inside some virtual machines, for a
+ * Prescott (SSE3), at a quarter of the speed and with different digits. So we choose the core from
+ * the CPU's features, unless the user has. */
 static const char *core_type(void) {
     if (pl_cpu_isa() == PL_ISA_AVX512) return "SkylakeX";
     if (pl_cpu_isa() == PL_ISA_AVX2) return "Haswell";
@@ -99,7 +99,7 @@ static const char *blas_version(void) {
     return lib.version;
 }
 
-/* Its integers have 32 bits. */
+/* OpenBLAS has 32-bit integers. */
 static bool fits(const pl_product *p) {
     return p->m <= INT_MAX && p->n <= INT_MAX && p->k <= INT_MAX && p->lda <= INT_MAX &&
            p->ldb <= INT_MAX && p->ldc <= INT_MAX;

@@ -1,13 +1,12 @@
 /* oneDNN 2.x as a provider: f32 products (dnnl_sgemm), integer products, f32 convolutions.
  *
- * The library is opened by its soname, which promises the C interface of 2.x; no header is needed.
- * What that interface passes by value or address is declared here: handles are pointers, statuses
- * and kinds ints, and the descriptors, whose fields we never touch, are buffers several times
- * as large as those of 2.6 (696 and 5976 bytes).
+ * The library is opened by its soname, which guarantees the C interface of 2.x, so no header is
+ * needed. Its types are declared here: handles are pointers, statuses and kinds are ints, and
+ * descriptors, whose fields we never access, are buffers several times the size of those in 2.6
+ * (696 and 5976 bytes).
  *
- * A convolution is cut into parts of channels by its shape; each part runs on one thread, with
- * weights in the library's layout kept in the state and the input reordered on the way in and out.
- */
+ * A convolution is split by channels, depending on its shape; each part runs on one thread. Weights
+ * in the library's layout are kept in the state; inputs and outputs are reordered. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,7 +35,7 @@ typedef struct dnnl_version_info {
     unsigned cpu_runtime, gpu_runtime;
 } dnnl_version_info;
 
-/* Of dnnl_types.h and dnnl_config.h, 2.x. */
+/* Constants of dnnl_types.h and dnnl_config.h, 2.x. */
 enum {
     SUCCESS = 0,
     OUT_OF_MEMORY = 1,
@@ -105,7 +104,7 @@ static struct {
     int (*primitive_destroy)(void *primitive);
     int (*memory_create)(void **memory, const void *md, void *engine, void *data);
     int (*memory_destroy)(void *memory);
-    void (*omp_threads)(int n); /* NULL: a library without threads */
+    void (*omp_threads)(int n); /* NULL: the library has no threads */
     void *engine, *attr;
     bool exact_i8;
     char text[64];
@@ -115,8 +114,8 @@ static struct {
 
 /* ---- loading ---- */
 
-/* A virtual machine may offer AMX and not let it be used: the library would die in tilezero. f32 is
- * no faster with it, so it is left out. PLUMB_CPU counts here, too. */
+/* A virtual machine may report AMX but not allow it, and the library would crash in tilezero. AMX
+ * does not make f32 faster, so it is disabled. PLUMB_CPU is honoured, too. */
 static int isa_wanted(void) {
     switch (pl_cpu_isa()) {
     case PL_ISA_AVX512: return ISA_AVX512_BF16;
@@ -168,7 +167,7 @@ static pl_status lib_start(pl_err *err) {
         return pl_fail(err, PL_E_NOT_FOUND,
                        "oneDNN uses a threading runtime (%u) that cannot be limited to one thread",
                        v->cpu_runtime);
-    (void)lib.set_max_cpu_isa(isa_wanted()); /* fails when it has computed already: no matter */
+    (void)lib.set_max_cpu_isa(isa_wanted()); /* may fail after a first use: harmless */
     if (lib.engine_create(&lib.engine, CPU, 0) != SUCCESS ||
         lib.attr_create(&lib.attr) != SUCCESS ||
         lib.attr_set_scratchpad(lib.attr, SCRATCHPAD_USER) != SUCCESS)
@@ -192,7 +191,7 @@ static const char *onednn_version(void) {
     return lib.text;
 }
 
-/* OpenMP keeps the number for each thread that calls. */
+/* Per calling thread, because OpenMP stores the number per thread. */
 static void one_thread(void) {
     if (lib.omp_threads != NULL) lib.omp_threads(1);
 }
@@ -214,8 +213,8 @@ static pl_status onednn_gemm_f32(const pl_product *p, float alpha, const float *
                              p->lda, b, p->ldb, beta, c, p->ldc));
 }
 
-/* Without VNNI the library adds pairs in 16 bits, which saturates: own kernels are exact. It also
- * wants B signed and one zero point for each matrix. */
+/* Without VNNI the library adds pairs in 16 bits, which saturates; our own kernels are exact. It
+ * also requires a signed B and one zero point per matrix. */
 static pl_status onednn_gemm_i8(const pl_product_i8 *p, bool *served, pl_err *err) {
     const pl_gemm_shape *s = p->shape;
     const bool one_zero = p->a_zero.step == 0 && p->b_zero.step == 0;
@@ -249,17 +248,17 @@ static pl_status onednn_gemm_i8(const pl_product_i8 *p, bool *served, pl_err *er
 
 enum { PARTS_MAX = 4, PART_CHANNELS = 16 };
 
-/* A convolution of one batch item and one part of its channels. */
+/* A convolution of one batch item and one part of the channels. */
 typedef struct conv_lib {
     pl_conv_geo geo;
     const pl_f32 *w;
     bool has_bias;
-    int64_t parts, co, groups;       /* channels of output and groups of one part */
+    int64_t parts, co, groups;       /* parts; output channels and groups of one part */
     int64_t n_src, n_dst;            /* elements of a part, dense */
     dnnl_md src, dst, weights, bias; /* dense */
     void *pd, *primitive;
     void *in_pd, *in, *out_pd, *out; /* reorders; NULL: the layout is dense already */
-    char *packed;                    /* weights, part after part */
+    char *packed;                    /* weights, part by part */
     size_t src_bytes, dst_bytes, weight_bytes;
 } conv_lib;
 
@@ -275,7 +274,7 @@ static void conv_lib_free(void *kept) {
     pl_free(l);
 }
 
-/* Parts of equal size, each a multiple of the library's blocks; by the shape alone. */
+/* Parts of equal size, each a multiple of the library's blocks; depends only on the shape. */
 static int64_t parts_of(const pl_conv_geo *g) {
     const double flops = 2.0 * (double)(g->groups * g->co * g->ci * g->n_taps) * (double)g->n_out;
     const int64_t total = g->groups == 1 ? g->co : g->groups;
@@ -286,7 +285,8 @@ static int64_t parts_of(const pl_conv_geo *g) {
     return parts;
 }
 
-/* Padding or dilation that dwarfs the input makes the library's generator run for minutes. */
+/* If padding or dilation is far larger than the input, the library's code generator runs for
+ * minutes. */
 static bool conv_fits(const pl_conv_shape *s, const pl_conv_geo *g) {
     for (int i = 0; i < s->n_spatial; i++)
         if (s->in[i] < 1 || s->pad_begin[i] < 0) return false;
@@ -297,7 +297,7 @@ static size_t round_up(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
-/* Runs one primitive; arguments end where the data is NULL. The scratchpad comes last. */
+/* Arguments of a primitive; the list ends where the data is NULL. The scratchpad comes last. */
 typedef struct operand {
     int arg;
     const void *md;
@@ -435,7 +435,7 @@ typedef struct conv_run {
     atomic_int status;
 } conv_run;
 
-/* One input for all parts of an item when there are no groups, else one for each part. */
+/* Without groups all parts of an item share one input, else each part has its own. */
 static int64_t inputs_per_item(const conv_lib *l) {
     return l->geo.groups == 1 ? 1 : l->parts;
 }
@@ -501,7 +501,7 @@ static int run_all(pl_pool *pool, conv_run *r) {
     return atomic_load(&r->status);
 }
 
-/* p itself, or a copy in *copy when it does not lie as a float must. */
+/* p itself, or a copy in *copy if it is misaligned. */
 static const float *aligned(const pl_f32 *p, int64_t n, float **copy) {
     if ((uintptr_t)p % sizeof(float) == 0) return (const float *)(const void *)p;
     *copy = pl_aligned_alloc(64, round_up((size_t)n * sizeof(float)));
@@ -550,7 +550,7 @@ static pl_status onednn_conv_f32(pl_pool *pool, const pl_conv_shape *shape, cons
     float *copies[3] = { NULL };
     PL_TRY(pl_conv_geo_of(shape, &g, err));
     if (!conv_fits(shape, &g)) return PL_OK;
-    /* The library leaves padding out of the sum, ours is zeros: 0 times Inf is NaN. */
+    /* The library skips padding, but ours is zeros: 0 times Inf must be NaN. */
     if (!is_kept(state == NULL ? NULL : *state, w) &&
         !pl_conv_is_finite_f32(w, g.groups * g.co * g.ci * g.n_taps))
         return PL_OK;

@@ -1,9 +1,9 @@
-/* Products of u8 and s8 as x86 CPUs without VNNI make them: vpmaddubsw adds two products in 16 bits
- * and clips the sum. Nobody wants such numbers; they tell whether a runtime that has them is held
- * up by its CPU (blame/kind_saturated.c), and what a model will give on one.
+/* Products of u8 and s8 as on x86 CPUs without VNNI: vpmaddubsw adds two products in 16 bits and
+ * saturates. These results are useful only to tell whether a runtime's error comes from its CPU
+ * (blame/kind_saturated.c), and what a model gives on such a CPU.
  *
- * As in ONNX Runtime (MLAS): pairs are neighbours along k, which starts with an even one; signed
- * activations are moved up by 128; in a convolution k runs over the taps first, then over the
+ * As in ONNX Runtime (MLAS): pairs are adjacent along k and start at an even index; signed
+ * activations are shifted by 128; in a convolution k runs over the taps first, then over the
  * channels of the group; depthwise convolutions and unsigned weights are exact. */
 #include <string.h>
 
@@ -32,7 +32,7 @@ typedef struct product {
     pl_i32 *c;
 } product;
 
-/* Columns col … col + n of one row; sums holds the clipped pairs, b_sums what B adds up to. */
+/* Columns col … col + n of one row. sums: the saturated pairs, b_sums: the sums of B. */
 static void row_block(const product *j, int64_t row, int64_t col, int64_t n) {
     const pl_product_i8 *p = j->p;
     const pl_gemm_shape *s = p->shape;
@@ -81,16 +81,16 @@ static pl_status saturate_gemm_i8(const pl_product_i8 *p, bool *served, pl_err *
 
 typedef struct group {
     const pl_conv_geo *g;
-    const uint8_t *cols; /* (ci * taps, n), codes as they are */
+    const uint8_t *cols; /* (ci * taps, n), codes unchanged */
     const int8_t *w;
     pl_gemm_i8_zero w_zero;
     int32_t x_zero;
     uint8_t flip;
     int64_t n;
-    pl_i32 *y; /* at the first output of the strip */
+    pl_i32 *y; /* points to the first output of the strip */
 } group;
 
-/* Row of the columns, and of the weights of a channel, that is number k in MLAS's order. */
+/* Index in memory of the k-th row of the columns, and of a channel's weights, in MLAS's order. */
 static int64_t line_of(const pl_conv_geo *g, int64_t k) {
     return k % g->ci * g->n_taps + k / g->ci;
 }

@@ -4,12 +4,12 @@
  * not depend on its position in the array. avx2 and avx512 give the same bits; base may differ in
  * the last place. Errors in ulp of the result, the worst of every 101st float
  * (bench/kernels/ulp_vmath): f32: exp, log, tanh, erf, sigmoid <= 2; gelu, silu, softplus <= 4.
- * f64: exp, sigmoid, silu own; the rest through libm. Special values as libm; the composites as
- * their formula: silu(-inf) = gelu(-inf) = NaN.
+ * f64: exp, sigmoid and silu are our own, the rest is libm. Special values are those of libm;
+ * composite functions follow their formula: silu(-inf) = gelu(-inf) = NaN.
  *
- * Reductions run in fixed lanes combined pairwise, so their bits depend on n only, never on the
- * instruction set. f32 sums are carried in f64 and returned in f64: the caller rounds once.
- * max/min: NaN if any element is NaN; n == 0 gives -inf/+inf. */
+ * Reductions run in fixed lanes combined pairwise, so their bits depend only on n, never on the
+ * instruction set. f32 sums are computed and returned in f64: the caller rounds once. max/min: NaN
+ * if any element is NaN; n == 0 gives -inf/+inf. */
 #ifndef PL_VMATH_H
 #define PL_VMATH_H
 
@@ -54,7 +54,8 @@ typedef struct pl_vmath_f32 {
     float (*reduce_max)(const pl_f32 *x, size_t n);
     float (*reduce_min)(const pl_f32 *x, size_t n);
 
-    /* One row; y may be x. A row of -inf, or with +inf or NaN in it, gives NaN as NumPy does. */
+    /* One row; y may be x. A row of only -inf, or with +inf or NaN in it, gives NaN, as in
+     * NumPy. */
     void (*softmax)(const pl_f32 *x, pl_f32 *y, size_t n);
     void (*log_softmax)(const pl_f32 *x, pl_f32 *y, size_t n);
     /* Two passes: the mean, then the mean of squared deviations (divided by n). */
@@ -103,8 +104,8 @@ typedef struct pl_vmath {
     pl_isa isa;
     pl_vmath_f32 f32;
     pl_vmath_f64 f64;
-    /* Round to nearest even, overflow to infinity, NaN stays NaN (made quiet, sign and the top of
-     * the payload kept). bf16 to f32 is a plain shift. No overlap. */
+    /* Round to nearest even, overflow to infinity, NaN stays NaN (made quiet, with sign and upper
+     * payload kept). bf16 to f32 is a plain shift. No overlap. */
     void (*f16_to_f32)(const pl_u16 *x, pl_f32 *y, size_t n);
     void (*f32_to_f16)(const pl_f32 *x, pl_u16 *y, size_t n);
     void (*bf16_to_f32)(const pl_u16 *x, pl_f32 *y, size_t n);

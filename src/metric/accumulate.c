@@ -1,9 +1,9 @@
-/* Cuts the tensors into blocks, runs them on the pool, and combines the results.
+/* Splits the tensors into blocks, runs them on the pool, and combines the results.
  *
  * The floor of the relative sum depends on max|r|, which is known only at the end. Blocks run with
  * a guess from a sample; a thread that used another floor than the final one runs again. The floor
- * moves in powers of two, so that this is rare: an outlier above everything sampled, in another
- * binade. Chunks of blocks bound the memory for partial results. */
+ * is a power of two, so this is rare: it takes an outlier larger than everything sampled, in
+ * another binade. Chunks of blocks limit the memory for partial results. */
 #include "metric/accumulate.h"
 
 #include <float.h>
@@ -15,10 +15,10 @@
 #include "metric/metric_block.h"
 
 enum {
-    /* Powers of two: groups and chunks are subtrees of one pairwise tree, whatever their size. */
-    GROUP_BLOCKS = 16, /* for one thread at a time, so that the CPU's own prefetch runs on */
+    /* Powers of two: groups and chunks of any size are subtrees of one pairwise tree. */
+    GROUP_BLOCKS = 16, /* per thread at a time, so that hardware prefetch works */
     GROUP = GROUP_BLOCKS * PL_METRIC_BLOCK,
-    GROUPS_MIN = 8, /* else every block by itself: all threads shall have work */
+    GROUPS_MIN = 8, /* below this, every block alone, so that all threads have work */
     CHUNK_BLOCKS = 1024,
     CHUNK = CHUNK_BLOCKS * PL_METRIC_BLOCK,
     PARTS_MAX = 128, /* CHUNK / GROUP, or GROUPS_MIN * GROUP_BLOCKS in the last chunk */
@@ -33,7 +33,7 @@ typedef struct pass {
     int64_t n;
     pl_metric_block_fn fast; /* NULL = plain */
     double floor;
-    int64_t begin, group; /* of the chunk: its first element; elements for a thread at a time */
+    int64_t begin, group; /* first element of the chunk; elements per thread at a time */
     pl_accumulators *parts;
 } pass;
 
@@ -43,7 +43,7 @@ void pl_accumulators_init(pl_accumulators *acc) {
 }
 
 /* ---- merging ---- */
-/* Brings both to one scale: the larger, unless its sum is empty. */
+/* Brings both to the larger scale, unless its sum is empty. */
 static double common_scale(int64_t *scale, int64_t other, bool have, bool have_other,
                            double *factor_other) {
     *factor_other = 1;
@@ -174,7 +174,7 @@ static void take_block(const pl_metric_block *b, int64_t n, double floor, pl_acc
     out->n_subnormal = b->n_subnormal;
     out->n_flushed = b->n_flushed;
     out->max_ulp = b->max_ulp;
-    out->max_abs_index = 0; /* resolve_indices looks where in the block */
+    out->max_abs_index = 0; /* resolve_indices finds the position in the block */
     out->mismatch_index = b->n_mismatch > 0 ? 0 : -1;
 }
 
@@ -187,8 +187,8 @@ static void run_block(const pass *p, int64_t at, size_t n, pl_accumulators *out)
     } else {
         pl_accumulate_plain(p->type_a, a, p->type_r, r, n, p->coarse, p->floor, out);
     }
-    /* The vector path may have rounded d to f32. So do the rest: of equal ones the first block has
-     * the maximum, and resolve_max_abs finds its digits. */
+    /* The vector path may have rounded d to f32. Round the others, too: then the first of equal
+     * blocks has the maximum, and resolve_max_abs finds its digits. */
     if (p->fast != NULL && p->type_r != PL_F64 && out->max_abs <= (double)FLT_MAX)
         out->max_abs = (double)(float)out->max_abs;
     if (out->max_abs_index >= 0) out->max_abs_index += at;
@@ -235,7 +235,7 @@ static void run_all(pl_pool *pool, pass *p, pl_accumulators *chunks, int64_t n_c
     merge_tree(chunks, (size_t)n_chunks);
 }
 
-/* The vector path knows only in which block the largest |d| and the first mismatch are. */
+/* The vector path only knows in which block the largest |d| and the first mismatch are. */
 static size_t load_run(const pass *p, int64_t at, int64_t end, double x[RUN], double y[RUN]) {
     const size_t m = (size_t)(end - at < RUN ? end - at : RUN);
     pl_load_f64(p->type_a, p->a + (size_t)at * p->size_a, x, m);
@@ -250,7 +250,7 @@ static void resolve_max_abs(const pass *p, int64_t begin, int64_t end, pl_accumu
         for (size_t i = 0; i < m; i++) {
             const double e = fabs(x[i] - y[i]);
             if (!(e > top) || !isfinite(x[i]) || !isfinite(y[i])) continue;
-            out->max_abs = top = e; /* rounded to f32 before unless f64 */
+            out->max_abs = top = e; /* was rounded to f32 unless f64 */
             out->max_abs_index = at + (int64_t)i;
             out->max_abs_a = x[i];
             out->max_abs_r = y[i];

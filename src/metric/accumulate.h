@@ -1,5 +1,5 @@
-/* Everything that the metrics need of two tensors, gathered in one pass: a is the value under test,
- * r the reference, d = a - r.
+/* Everything that the metrics need from two tensors, computed in one pass: a is the value under
+ * test, r the reference, d = a - r.
  *
  * Sums run over the elements that are finite on both sides. NaN against NaN and Inf against Inf of
  * the same sign are equal and only counted; non-finite on one side, or Inf of opposite signs, is a
@@ -9,13 +9,13 @@
  * of threads. Pairs of the same type f32, f64, f16, bf16 and of bytes run vectorised; everything
  * else, and blocks with non-finite or extreme values, goes through a plain loop.
  *
- * Accumulators are doubles. Before that, whole blocks of f32 add up 8 terms to a lane in f32 (a sum
- * is off by 11 roundings of f32 at most: 7e-7 of the sum of its terms' magnitudes), f16, bf16 and
- * bytes 32 (35 roundings); f64 and what is left of f32 beside whole blocks none. sum_aa may be off
- * by half as much again, sum_ar by as much of |a| |r|. sum_rel is f32 in each quotient unless the
- * type is f64; which block holds max_abs is decided by |d| rounded to f32, unless it is f64.
+ * Accumulators are doubles. Before that, whole blocks of f32 sum 8 terms per lane in f32 (an error
+ * of at most 11 f32 roundings: 7e-7 of the sum of magnitudes); f16, bf16 and bytes sum 32 (35
+ * roundings); f64 and partial blocks of f32 none. The error of sum_aa may be half as much again,
+ * that of sum_ar as much of |a| |r|. sum_rel is f32 in each quotient unless the type is f64; which
+ * block holds max_abs is decided by |d| rounded to f32, unless it is f64.
  *
- * The relative sum leaves out |r| <= floor, where floor is one ulp of max|r| in the coarser type of
+ * The relative sum excludes |r| <= floor, where floor is one ulp of max|r| in the coarser type of
  * the pair: eps * max|r|, the maximum taken down to a power of two so that one pass over the data
  * is enough. Integers: floor 0. */
 #ifndef PL_ACCUMULATE_H
@@ -24,8 +24,8 @@
 #include "base/threads.h"
 #include "tensor/tensor.h"
 
-/* Plain numbers, so that it can be stored and every metric recomputed. The sums are scaled where
- * squares would leave double's range: true sum_abs = sum_abs * 2^d_scale, sum_sq * 4^d_scale,
+/* Plain numbers, so that they can be stored and every metric recomputed. The sums are scaled if
+ * squares would leave the range of double: true sum_abs = sum_abs * 2^d_scale, sum_sq * 4^d_scale,
  * sum_rr, sum_aa, sum_ar * 4^v_scale. Both are 0 unless f64 values reach beyond 2^±480. */
 typedef struct pl_accumulators {
     int64_t n;          /* elements */
@@ -50,14 +50,14 @@ typedef struct pl_accumulators {
 } pl_accumulators;
 
 void pl_accumulators_init(pl_accumulators *acc); /* of no elements */
-/* Adds `more`, whose first element has number `offset` in the whole. sum_rel of the parts was taken
+/* Adds `more`, whose first element has index `offset` in the whole. sum_rel of the parts was taken
  * over each part's own floor; the result keeps the larger floor of the two. */
 void pl_accumulators_merge(pl_accumulators *acc, const pl_accumulators *more, int64_t offset);
 
 /* PL_E_INVALID when the shapes differ, or only one is a string tensor. Views are copied first. */
 pl_status pl_accumulate(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, pl_accumulators *out,
                         pl_err *err);
-/* The type of the pair that holds less: fewer significant bits, or the integer one. */
+/* The type of the pair with fewer significant bits, or the integer one. */
 pl_dtype pl_dtype_coarser(pl_dtype a, pl_dtype b);
 
 #endif

@@ -93,7 +93,7 @@ static bool both_finite(pl_accumulators *out, double a, double r, int64_t at) {
 }
 
 /* ---- units in the last place ---- */
-/* Elements as integers whose order is that of the values and where neighbours differ by 1. */
+/* Elements as integers in the order of the values; adjacent values differ by 1. */
 static int64_t ordered_code(pl_dtype t, const char *p) {
     uint64_t bits = 0;
     const size_t size = pl_dtype_bytes(t);
@@ -147,8 +147,8 @@ static void add_floats(pl_accumulators *out, const double *a, const double *r, s
     }
 }
 
-/* Where a difference overflows though both are finite, d is Inf, and so is max_abs; the scaled sum
- * must not be. */
+/* If the difference of two finite values overflows, d and max_abs are Inf, but the scaled sum must
+ * not be. */
 static void fix_overflow(pl_accumulators *out, double a, double r) {
     const double d = fabs(ldexp(a, -(int)out->d_scale) - ldexp(r, -(int)out->d_scale));
     out->sum_abs += d;
@@ -198,7 +198,7 @@ static void plain_integers(pl_dtype type_a, const char *a, pl_dtype type_r, cons
             const bool x_over_y = big_x != big_y ? big_x
                                   : big_x        ? (uint64_t)x[i] > (uint64_t)y[i]
                                                  : x[i] > y[i];
-            /* Modulo 2^64 this is exact unless an I64 below 0 meets a U64 beyond 2^63. */
+            /* Exact modulo 2^64, unless a negative I64 meets a U64 above 2^63. */
             const uint64_t gap =
                 x_over_y ? (uint64_t)x[i] - (uint64_t)y[i] : (uint64_t)y[i] - (uint64_t)x[i];
             const double fx = big_x ? (double)(uint64_t)x[i] : (double)x[i];
@@ -223,7 +223,7 @@ static void load_complex(pl_dtype t, const char *p, double out[2]) {
     pl_load_f64(part, p, out, is_complex ? 2 : 1);
 }
 
-static double complex_class(const double z[2]) { /* NaN, Inf, or finite, as one number */
+static double complex_class(const double z[2]) { /* NaN, Inf or finite, as a single number */
     if (isnan(z[0]) || isnan(z[1])) return (double)NAN;
     return isinf(z[0]) || isinf(z[1]) ? (double)INFINITY : 0;
 }

@@ -1,4 +1,4 @@
-/* Element by element through double (through int64 for integers): a test oracle, not a hot loop. */
+/* Element by element through double (int64 for integers): for tests, not for hot loops. */
 #include "metric/allclose.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
 
 /* ---- one pair of rows ---- */
 
-/* A NaN, a +Inf, or nothing that is possible. */
+/* False if there is a NaN or +Inf, or no possible token. */
 static bool has_distribution(const double *x, int64_t n) {
     bool some = false;
     for (int64_t i = 0; i < n; i++) {
@@ -92,7 +92,7 @@ static double divergence(const double *x, double x_log, const double *y, double 
         if (q == -INF) return INF;
         sum += exp(p) * (p - q);
     }
-    return sum > 0 ? sum : 0; /* rounding may leave it below */
+    return sum > 0 ? sum : 0; /* rounding may make it negative */
 }
 
 double pl_logit_kl(const pl_logit_pair *p) {
@@ -114,7 +114,8 @@ double pl_logit_flip(const pl_logit_pair *p) {
     return p->broken || p->a_best != p->r_best ? 1 : 0;
 }
 
-/* x[i] - x[j]; a vocabulary of one token has no rival, and one that is impossible is far behind. */
+/* x[i] - x[j]; with a single token there is no rival, and an impossible one is infinitely far
+ * behind. */
 static double lead(const double *x, int64_t i, int64_t j) {
     return x[i] == x[j] ? 0 : x[i] - x[j];
 }

@@ -1,9 +1,10 @@
-/* Metrics of logits: what a language model says next, on both sides.
+/* Metrics of logits: the next token of a language model, on both sides.
  *
- * One row of scores each; the softmax is taken here, in double and shifted by the largest score, so
- * that adding a constant to a row changes nothing. The table is logits.def. No value is ever NaN: a
- * row that holds a NaN or +Inf has no distribution, and every metric takes its worst value. -Inf is
- * probability 0; a divergence is Inf where one side excludes what the other allows. */
+ * One row of scores each; the softmax is computed here, in double and shifted by the largest score,
+ * so that adding a constant to a row changes nothing. The table is logits.def. No value is ever
+ * NaN: a row that holds a NaN or +Inf has no distribution, and every metric takes its worst value.
+ * -Inf is probability 0; a divergence is Inf if one side gives probability 0 to a token that the
+ * other allows. */
 #ifndef PL_LOGITS_H
 #define PL_LOGITS_H
 
@@ -14,10 +15,10 @@ enum { PL_LOGIT_TOP = 10 }; /* tokens of the metric top_k; fewer when the vocabu
 typedef struct pl_logit_pair {
     const double *a, *r;
     int64_t n;      /* size of the vocabulary, at least 1 */
-    int64_t token;  /* that came next; else the reference's choice */
+    int64_t token;  /* the actual next token, or the reference's choice */
     int64_t a_best; /* most likely tokens; the lower index wins a tie */
     int64_t r_best;
-    int64_t rival;       /* A's choice when it is another one, else the reference's second */
+    int64_t rival;       /* A's choice if it differs, else the reference's second */
     bool broken;         /* a row without a distribution */
     double a_log, r_log; /* log of the sum of exp(score) */
     double shared;       /* share of the top tokens */

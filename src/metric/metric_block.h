@@ -1,12 +1,11 @@
 /* The inner loop of the metrics: sums over one block of two arrays, one table of functions for each
- * instruction set. Declared here, implemented in kernels/simd (kernels stands below metric, so the
- * choice of the table, kernels/metric_choice.c, is reached through this header).
+ * instruction set. Declared here, implemented in kernels/simd (a lower layer than metric, so
+ * kernels/metric_choice.c is reached through this header).
  *
- * A function returns false, and leaves *out half written, when the block holds what the vector path
- * does not cover: NaN, Inf, or magnitudes whose squares leave the accumulator's range. The caller
- * then takes the plain path. The order of the sums depends on the elements, n and the instruction
- * set, never on threads.
- */
+ * A function returns false, with *out partly written, if the block contains what the vector path
+ * does not support: NaN, Inf, or values whose squares exceed the accumulator's range. The caller
+ * then uses the plain path. The order of the sums depends on the elements, n and the instruction
+ * set, never on threads. */
 #ifndef PL_METRIC_BLOCK_H
 #define PL_METRIC_BLOCK_H
 
@@ -16,7 +15,7 @@
 
 enum {
     PL_METRIC_BLOCK = 16384, /* elements; fixed, so that results do not depend on threads */
-    PL_METRIC_SETS = 4       /* of kernels */
+    PL_METRIC_SETS = 4       /* sets of kernels */
 };
 
 typedef struct pl_metric_block {

@@ -1,8 +1,7 @@
 /* The table of metrics, their values and limits.
  *
- * Only PSNR has limits from measurements; those of the others say the same in their own unit, with
- * the factors between them as noted at each. With a zero reference, limits on absolute errors take
- * max|r| as 1. */
+ * Only PSNR has measured limits; those of the others are converted from it, with the factors given
+ * at each. With a zero reference, limits on absolute errors take max|r| as 1. */
 #include "metric/metrics.h"
 
 #include <math.h>
@@ -63,11 +62,11 @@ pl_precision pl_precision_of(pl_dtype a, pl_dtype r) {
 }
 
 /* ---- values ---- */
-/* Sums divided by the count, brought back from their scale: value * 2^scale. */
+/* Undoes the scale: value * 2^scale. */
 static double unscale(double x, int64_t scale) {
     return scale == 0 ? x : ldexp(x, (int)scale);
 }
-/* Nothing to measure although the tensors differ (strings, NaN everywhere): the worst value. */
+/* Nothing could be measured although the tensors differ (strings, all NaN): the worst value. */
 static bool unmeasured(const pl_accumulators *acc) {
     return acc->n_finite == 0 && acc->n_mismatch > 0;
 }
@@ -92,7 +91,7 @@ double pl_measure_mean_rel(const pl_accumulators *acc) {
     if (unmeasured(acc)) return INF;
     return n > 0 ? acc->sum_rel / (double)n : 0;
 }
-/* 10 log10(x / error) without the loss that a quotient out of range would bring. */
+/* 10 log10(x / error), also where the quotient would overflow. */
 static double decibels(double x, int64_t x_scale, double error, int64_t error_scale) {
     if (error == 0) return INF;
     if (x == 0) return -INF;
@@ -146,7 +145,7 @@ static pl_metric_limits converted(const pl_accumulators *acc, pl_precision p, fr
     const double peak = acc->max_r > 0 ? acc->max_r : 1;
     return (pl_metric_limits){ f(db.green, peak), f(db.yellow, peak), db.known };
 }
-/* Signals are some 12 dB below their peak. */
+/* Signals are about 12 dB below their peak. */
 static double db_snr(double db, double peak) {
     (void)peak;
     return db - 12;
@@ -157,15 +156,15 @@ static double db_mse(double db, double peak) {
 static double db_rmse(double db, double peak) {
     return peak * pow(10, -db / 20);
 }
-/* The largest of many normal errors is 4 to 6 of their rms; twice that for heavier tails. */
+/* The largest of many normal errors is 4 to 6 times their rms; twice that for heavier tails. */
 static double db_max_abs(double db, double peak) {
     return 10 * db_rmse(db, peak);
 }
-/* Errors are as large at small values as at large ones: the mean of 1/|r| weighs. */
+/* Errors are as large at small values as at large ones, so the mean of 1/|r| dominates. */
 static double db_mean_rel(double db, double peak) {
     return 10 * pow(10, -db_snr(db, peak) / 20);
 }
-/* An error orthogonal to the signal turns it by the angle rms(d) / rms(r). */
+/* An error orthogonal to the signal rotates it by the angle rms(d) / rms(r). */
 static double db_cosine(double db, double peak) {
     return 1 - 0.5 * pow(10, -db_snr(db, peak) / 10);
 }

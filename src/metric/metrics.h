@@ -1,5 +1,5 @@
-/* The metrics: one row each, a function of the accumulators, with its direction and the limits by
- * which it is coloured. Adding a metric adds a row in metrics.c.
+/* The metrics: one row each, a function of the accumulators, with its direction and the limits for
+ * its colours. Adding a metric adds a row in metrics.def.
  *
  * A pair has a class first and a number second. Sorted by "most divergent": structural, non-finite
  * mismatch, finite by the metric, exact. Limits depend on the pair's effective precision and, for
@@ -18,12 +18,12 @@ typedef enum pl_pair_class {
 } pl_pair_class;
 const char *pl_pair_class_name(pl_pair_class c); /* "exact", … */
 pl_pair_class pl_accumulators_class(const pl_accumulators *acc);
-/* r is zero everywhere and a is not: ratios say nothing, judge by max_abs. */
+/* r is zero everywhere and a is not: ratios are meaningless, judge by max_abs. */
 bool pl_accumulators_zero_reference(const pl_accumulators *acc);
 
-/* X(NAME, "name", green, yellow): PSNR in dB from which a pair is green, yellow. F64 to F4 and
- * INT16 to INT2 follow measured noise floors of correct code (field.md 2.1); EXACT is for
- * index-like integers, bools and strings. */
+/* X(NAME, "name", green, yellow): PSNR in dB from which a pair is green or yellow. F64 to F4 and
+ * INT16 to INT2 follow measured noise floors of correct code; EXACT is for index-like integers,
+ * bools and strings. */
 /* clang-format off */
 #define PL_PRECISION_MAP(X)                   \
     X(F64,    "fp64",    250,      200)       \
@@ -46,8 +46,7 @@ typedef enum pl_precision {
         PL_PRECISION_COUNT
 } pl_precision;
 const char *pl_precision_name(pl_precision p);
-/* Of the coarser type; a caller that knows better (values that went through int8) passes its own.
- */
+/* Of the coarser type. A caller that knows more (values that went through int8) passes its own. */
 pl_precision pl_precision_of(pl_dtype a, pl_dtype r);
 
 typedef struct pl_metric_limits { /* values as good as green are green, then yellow, then red */
@@ -73,9 +72,9 @@ typedef struct pl_metric {
 #undef PL_METRIC
 extern const pl_metric pl_metrics[];
 extern const size_t pl_n_metrics;
-const pl_metric *pl_metric_find(const char *name); /* NULL when there is none */
+const pl_metric *pl_metric_find(const char *name); /* NULL if not found */
 
-/* Whose limits colour the pair: m's own, or max_abs's with a zero reference. */
+/* The metric whose limits colour the pair: m, or max_abs with a zero reference. */
 const pl_metric *pl_metric_judged_by(const pl_metric *m, const pl_accumulators *acc,
                                      pl_precision p);
 /* Exact is green and a non-finite mismatch red, whatever the metric. With a zero reference the

@@ -1,4 +1,4 @@
-/* Plain loops over doubles: this is not called for every value of a model. */
+/* Plain loops over doubles: not called for every value of a model. */
 #include "metric/on_demand.h"
 
 #include <math.h>

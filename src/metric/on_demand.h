@@ -1,5 +1,5 @@
-/* What the one pass does not give, computed when asked: quantiles of the error, agreement of argmax
- * and top-k, metrics per channel. Same rules for NaN and Inf as accumulate.h. */
+/* Metrics that the single pass does not give, computed on request: quantiles of the error,
+ * agreement of argmax and top-k, metrics per channel. NaN and Inf as in accumulate.h. */
 #ifndef PL_ON_DEMAND_H
 #define PL_ON_DEMAND_H
 
@@ -24,7 +24,7 @@ typedef struct pl_top_agreement {
 pl_status pl_top_agree(const pl_tensor *a, const pl_tensor *r, int axis, int64_t k,
                        pl_top_agreement *out, pl_err *err);
 
-/* out[c] for every index c of the axis; indices inside count within the channel. */
+/* out[c] for every index c of the axis; element indices count within the channel. */
 pl_status pl_accumulate_channels(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, int axis,
                                  pl_accumulators *out, pl_err *err);
 

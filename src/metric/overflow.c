@@ -20,7 +20,8 @@ int64_t pl_overflow_count(const pl_tensor *a, const pl_tensor *gold, bool in_ran
                         (const char *)gold->data + ((size_t)at + i) * pl_dtype_bytes(gold->dtype),
                         g, 1);
             if (!isfinite(g[0])) continue;
-            /* A number beyond the type's range is Inf by rounding: no overflow on the way. */
+            /* A value beyond the range of the type rounds to Inf: that is correct, not an
+             * overflow. */
             double back = g[0];
             unsigned char one[16];
             pl_store_f64(a->dtype, &back, one, 1);

@@ -1,5 +1,5 @@
-/* The torch rule, in the order of PyTorch's own tests; the comments T1…T12 and R1…R7 are the rows
- * of pytorch-repro.md 6.3 and 6.5. */
+/* The torch rule, in the order of the tests in PyTorch's same(). T1…T12 number the steps of the
+ * tensor branch, R1…R7 those of the RMSE rule. */
 #include "metric/same.h"
 
 #include <math.h>
@@ -243,7 +243,7 @@ void pl_same_path_prepend(pl_same_result *out, const char *step) {
 static bool is_none(const pl_datum *d) {
     return d->kind == PL_TYPE_OPTIONAL && d->n_items == 0;
 }
-/* What an optional holds; an optional is transparent, as in Python. */
+/* The content of an optional, which is transparent as in Python. */
 static const pl_datum *unwrap(const pl_datum *d) {
     while (d != NULL && d->kind == PL_TYPE_OPTIONAL && d->n_items == 1)
         d = d->items[0];

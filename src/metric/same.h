@@ -1,11 +1,11 @@
-/* "Is res the same as ref?": PyTorch's same() decision for decision (torch/_dynamo/utils.py), and
- * plumb's own rule, which closes its holes.
+/* "Is res the same as ref?": PyTorch's same(), decision by decision (torch/_dynamo/utils.py), and
+ * plumb's own, stricter rule.
  *
  * The torch rule: allclose in the arithmetic of the type (which broadcasts and never looks at
  * shapes), then the RMSE of both against an fp64 run, with a multiplier that depends on size and
- * type. Where PyTorch raises an exception the verdict is PL_SAME_RAISES, which is not "same".
- * The plumb rule: types and shapes, then the places of NaN and Inf, then every element within its
- * bound, so that one outlier in a large tensor is not diluted; the RMSE of finite places is
+ * type. Where PyTorch raises an exception the verdict is PL_SAME_RAISES, which is not "same". The
+ * plumb rule: types and shapes, then the positions of NaN and Inf, then every element within its
+ * bound, so that one outlier in a large tensor is not averaged away; the RMSE of finite elements is
  * reported. Sequences and optionals are walked; `path` says where the first difference is:
  * "[2][0]". */
 #ifndef PL_SAME_H
@@ -27,7 +27,7 @@ typedef enum pl_same_rule {
     PL_RULE_NONE, /* nothing to compare: empty sequence */
     PL_RULE_DTYPE,
     PL_RULE_STRUCTURE, /* kind, length, keys, shape */
-    PL_RULE_NON_FP,    /* ignore_non_fp let it pass */
+    PL_RULE_NON_FP,    /* ignore_non_fp accepted it */
     PL_RULE_EQUALITY,  /* strings, None */
     PL_RULE_BOOL,
     PL_RULE_IOU,
@@ -53,17 +53,17 @@ typedef struct pl_same_result {
 } pl_same_result;
 
 void pl_same_options_init(plumb_same_options *options); /* as PyTorch's repro flows: tol 1e-3 … */
-/* "tol=1e-3,equal_nan=0,…" over what is there; PL_E_USAGE names the key. */
+/* Overrides options by "tol=1e-3,equal_nan=0,…"; PL_E_USAGE names an invalid key. */
 pl_status pl_same_options_parse(const char *text, plumb_same_options *options, pl_err *err);
 
-/* fp64 may be NULL: then ref stands in, as in PyTorch. Only memory and usage fail. */
+/* fp64 may be NULL: then ref is used, as in PyTorch. Only memory and usage errors fail. */
 pl_status pl_same(const pl_datum *ref, const pl_datum *res, const pl_datum *fp64,
                   const plumb_same_options *options, pl_same_result *out, pl_err *err);
 pl_status pl_same_tensor(const pl_tensor *ref, const pl_tensor *res, const pl_tensor *fp64,
                          const plumb_same_options *options, pl_same_result *out, pl_err *err);
 
-/* A dictionary: names are visited in sorted order. fp64 or its items may be NULL. Another set of
- * names raises. */
+/* An entry of a dictionary; names are visited in sorted order. fp64 or its items may be NULL.
+ * Different sets of names raise. */
 typedef struct pl_same_entry {
     const char *name;
     const pl_datum *value;
@@ -75,8 +75,8 @@ pl_status pl_same_dict(const pl_same_entry *ref, size_t n_ref, const pl_same_ent
 /* ---- the plumb rule ---- */
 typedef struct pl_plumb_rule {
     double rtol, atol; /* |res - ref| <= atol + rtol * |ref| */
-    /* Or bounds from the caller, for elements begin .. begin + n in C order; NULL = the tolerances.
-     */
+    /* Or bounds from the caller for elements begin .. begin + n in C order; NULL = use the
+     * tolerances. */
     void (*bound)(void *ctx, int64_t begin, size_t n, double *out);
     void *ctx;
 } pl_plumb_rule;

@@ -1,4 +1,4 @@
-/* What the two rules share. */
+/* Shared by the two rules. */
 #ifndef PL_SAME_INT_H
 #define PL_SAME_INT_H
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/decimal.h"
+#include "base/nearest.h"
 #include "metric/metrics.h"
 #include "metric/same.h"
 
@@ -58,14 +59,27 @@ static bool set_option(const struct option *o, const char *value, plumb_same_opt
     return true;
 }
 
+static const char *key_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return i < sizeof same_options / sizeof *same_options ? same_options[i].key : NULL;
+}
+
+static pl_status fail_key(const char *key, size_t n, pl_err *err) {
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, key, n, key_at, NULL);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "same: no option '%.*s'%s",
+                                 (int)(n > 100 ? 100 : n), key, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
+}
+
 pl_status pl_same_options_parse(const char *text, plumb_same_options *options, pl_err *err) {
     plumb_same_options made = *options;
     for (const char *at = text; *at != '\0';) {
         const size_t n = strcspn(at, ","), n_key = strcspn(at, "=,");
         char value[64];
         const struct option *o = find_option(at, n_key);
-        if (o == NULL)
-            return pl_fail(err, PL_E_USAGE, "same: unknown option '%.*s'", (int)n_key, at);
+        if (o == NULL) return fail_key(at, n_key, err);
         if (n_key == n && o->is_flag) {
             snprintf(value, sizeof value, "1");
         } else {

@@ -21,7 +21,7 @@ bool pl_torch_broadcasts(const pl_tensor *a, const pl_tensor *b) {
     return true;
 }
 
-/* A contiguous tensor of the broadcast shape: t itself where it has it already. */
+/* A contiguous tensor of the broadcast shape; t itself if it has that shape. */
 static pl_status spread(const pl_tensor *t, const pl_tensor *other, pl_tensor **out, pl_err *err) {
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
     const int rank = t->rank > other->rank ? t->rank : other->rank;
@@ -92,8 +92,8 @@ static float round_to(pl_dtype t, float x) {
     return y;
 }
 
-/* f16, bf16, float8: every operation gives the type, and the tolerance has it too (measured with
- * torch 1.13 on the CPU). */
+/* f16, bf16, float8: every operation rounds to the type, as does the tolerance (measured with torch
+ * 1.13 on the CPU). */
 static bool close_narrow(pl_dtype t, const float *a, const float *b, size_t n, float tol,
                          bool equal_nan) {
     const bool exact = tol == 0;

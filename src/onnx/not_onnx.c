@@ -14,9 +14,9 @@ typedef struct magic_row {
     const char *what;
 } magic_row;
 
-#define PYTORCH "a PyTorch file; export the module with torch.onnx.export (docs/howto/pytorch.md)"
+#define PYTORCH "a PyTorch file; export the module with torch.onnx.export (docs/pytorch.md)"
 
-/* The first that fits. */
+/* The first match wins. */
 /* clang-format off */
 static const magic_row rows[] = {
     { 0, "PK\x03\x04", 4, ".npz", "an npz archive of tensors, without a graph; use it as inputs, as the reference or in 'plumb compare'" },
@@ -26,6 +26,10 @@ static const magic_row rows[] = {
     { 0, "\x80\x02", 2, NULL, PYTORCH },
     { 4, "TFL3", 4, NULL, "a TensorFlow Lite model; convert it with tf2onnx --tflite" },
     { 0, "GGUF", 4, NULL, "a GGUF file: weights without a graph; list them with 'plumb info', compare them with 'plumb compare'; to run it, export the model to ONNX" },
+    { 0, "version https://git-lfs", 23, NULL, "a Git LFS pointer, not the file itself; run 'git lfs pull'" },
+    { 0, "ptrt", 4, NULL, "a TensorRT engine; pass the ONNX model that it was built from" },
+    { 0, "ftrt", 4, NULL, "a TensorRT engine; pass the ONNX model that it was built from" },
+    { 4, "ORTM", 4, NULL, "a model in ONNX Runtime's own format (.ort); pass the .onnx file that it was made from" },
     { 0, "\x89HDF", 4, NULL, "an HDF5 file (Keras); convert it with tf2onnx" },
     { 0, "\x93NUMPY", 6, NULL, "an npy tensor; use it as an input or in 'plumb compare'" },
     { 0, "\x7f" "ELF", 4, NULL, "a program or library; use it as a backend: cmd:PROGRAM or plugin:FILE.so" },
@@ -57,6 +61,9 @@ const char *pl_not_onnx(const void *data, size_t n, const char *path, bool faile
         return "a safetensors file: tensors without a graph; use it as the reference or in "
                "'plumb compare'";
     if (!failed) return NULL;
+    if (n == 0) return "empty";
+    if (strcmp(pl_path_basename(path), "session.json") == 0)
+        return "the data of a session; open its folder with 'plumb view' or 'plumb report'";
     if (pl_path_has_suffix(path, ".mlmodel"))
         return "a Core ML model; convert the source model to ONNX";
     if (pl_path_has_suffix(path, ".pb"))
@@ -68,11 +75,30 @@ const char *pl_not_onnx(const void *data, size_t n, const char *path, bool faile
     return NULL;
 }
 
+const char *pl_not_session(const void *data, size_t n, const char *path) {
+    if (pl_path_has_suffix(path, ".onnx") || pl_path_has_suffix(path, ".onnxtxt")) return "a model";
+    const char *what = pl_not_onnx(data, n, path, true);
+    return what == NULL ? "a file of another kind" : what;
+}
+
+static bool has(const char *path, const char *name) {
+    char *file = pl_path_join(path, name);
+    const bool found = file != NULL && pl_path_exists(file);
+    pl_free(file);
+    return found;
+}
+
+const char *pl_not_session_folder(const char *path) {
+    if (has(path, "repro.json")) return "a repro";
+    if (has(path, "model.onnx")) return "a folder with a model";
+    return "a folder without session.json";
+}
+
 const char *pl_not_onnx_folder(const char *path) {
-    char *session = pl_path_join(path, "session.json");
-    const bool is_session = session != NULL && pl_path_exists(session);
-    pl_free(session);
-    if (is_session)
+    if (pl_path_has_suffix(path, ".mlpackage") || has(path, "Manifest.json"))
+        return "a Core ML package; convert the source model to ONNX";
+    if (has(path, "saved_model.pb")) return "a TensorFlow SavedModel; convert it with tf2onnx";
+    if (has(path, "session.json"))
         return "a session; open it with 'plumb view' or 'plumb report'; its model is in model.onnx";
     return "a folder; pass the .onnx file (convert a SavedModel with tf2onnx)";
 }

@@ -2,8 +2,8 @@
  *
  * The reader is our own: zero-copy on a mapped file, weights stay in the page cache (a 500 MB model
  * opens in well under a millisecond, where protobuf-c needs 600 ms and 1 GB), and every length is
- * checked. External data is mapped alike and refused outside the model's folder, symlinks included.
- */
+ * checked. External data is mapped the same way, and refused outside the model's folder, also
+ * through symlinks. */
 #ifndef PL_ONNX_H
 #define PL_ONNX_H
 
@@ -13,15 +13,15 @@
 /* By content: an ONNX file, or text form when the name ends in .onnxtxt. Functions are inlined,
  * nodes sorted, structure verified. */
 pl_status pl_model_read(const char *path, pl_model **out, pl_err *err);
-/* An ONNX file in a held folder, where its external data must lie, too. */
+/* An ONNX file in an open folder, which must also contain its external data. */
 pl_status pl_model_read_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err);
-/* From memory. `map` (may be NULL: then weights are copied) keeps the bytes alive; `dir` is where
- * external data may lie, NULL = none allowed; `name` stands for it in messages. */
+/* From memory. `map` (may be NULL: then weights are copied) keeps the bytes alive; `dir` is the
+ * folder of external data, NULL = none allowed; `name` is used in messages. */
 pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
                               pl_model **out, pl_err *err);
 
 /* A model-local function as a model: its formal inputs and outputs become those of the graph,
- * without types. `name` is "Name" or "domain.Name"; PL_E_NOT_FOUND lists what there is. */
+ * without types. `name` is "Name" or "domain.Name"; PL_E_NOT_FOUND lists the available ones. */
 pl_status pl_model_read_function(const pl_model *model, const char *name, pl_model **out,
                                  pl_err *err);
 
@@ -30,7 +30,7 @@ pl_status pl_model_read_function(const pl_model *model, const char *name, pl_mod
 pl_status pl_model_write(const pl_model *model, const char *path, bool external, pl_err *err);
 pl_status pl_model_serialize(const pl_model *model, pl_buf *out, pl_err *err);
 
-/* A TypeProto, as attributes and value infos carry it. */
+/* Reads a TypeProto, as in attributes and value infos. */
 pl_status pl_onnx_read_type(pl_model *model, pl_bytes bytes, const pl_type **out, pl_err *err);
 
 #endif

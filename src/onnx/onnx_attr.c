@@ -23,14 +23,14 @@ static pl_status read_dim(pl_model *model, pl_bytes bytes, pl_dim *out, pl_err *
     *out = PL_DIM_UNKNOWN;
     while (pl_wire_next(&wire, &f)) {
         if (f.number == DIM_VALUE && f.type == 0) {
-            /* Exporters write -1 or 0 for "not known" in places; a negative dim means nothing. */
+            /* Some exporters write -1 or 0 for "unknown"; treat negative dims as unknown. */
             const int64_t value = (int64_t)f.integer;
             *out = value < 0 ? PL_DIM_UNKNOWN : pl_dim_of(value);
         } else if (f.number == DIM_PARAM && pl_field_is_bytes(&f) && f.bytes.n_bytes > 0) {
             *out = PL_DIM_UNKNOWN;
             out->name = pl_model_intern(model, pl_bytes_chars(f.bytes), f.bytes.n_bytes);
             if (out->name == NULL) return pl_fail_memory(err, f.bytes.n_bytes);
-            if (out->name[0] == '\0') out->name = NULL; /* a NUL byte ends it */
+            if (out->name[0] == '\0') out->name = NULL; /* starts with a NUL byte */
         }
     }
     return wire.bad ? fail_wire(err, "dimension") : PL_OK;
@@ -75,7 +75,7 @@ static pl_status read_tensor_type(pl_model *model, pl_bytes bytes, pl_type *type
     return wire.bad ? fail_wire(err, "tensor type") : PL_OK;
 }
 
-/* Sequence, optional and map types: the item's type stands inside. */
+/* Sequence, optional and map types contain the type of their items. */
 static pl_status read_outer_type(pl_model *model, pl_bytes bytes, uint32_t elem_field, int depth,
                                  pl_type *type, pl_err *err) {
     pl_wire wire = pl_wire_of(bytes);
@@ -84,7 +84,7 @@ static pl_status read_outer_type(pl_model *model, pl_bytes bytes, uint32_t elem_
         if (f.number == elem_field && pl_field_is_bytes(&f)) {
             PL_TRY(read_type(model, f.bytes, depth + 1, &type->elem, err));
         } else if (type->kind == PL_TYPE_MAP && f.number == TYPE_MAP_KEY && f.type == 0) {
-            if (f.integer != 0 && !pl_dtype_valid((int64_t)f.integer)) { /* 0: it is not said */
+            if (f.integer != 0 && !pl_dtype_valid((int64_t)f.integer)) { /* 0: unspecified */
                 return pl_fail(err, PL_E_INVALID, "unknown key type %lld of a map",
                                (long long)f.integer);
             }
@@ -134,7 +134,7 @@ pl_status pl_onnx_read_type(pl_model *model, pl_bytes bytes, const pl_type **out
 
 /* ---- tensors ---- */
 
-/* The mapped external file, opened once; `location` lives as long as the model. */
+/* The mapped external file, opened once; `location` must live as long as the model. */
 static pl_status open_external(pl_onnx_reader *r, const char *location, pl_file_map **out,
                                pl_err *err) {
     if (r->folder == NULL && r->dir == NULL) {
@@ -236,12 +236,12 @@ static pl_status read_sparse_dims(const pl_wire_field *f, int64_t *dims, int *ra
     return PL_OK;
 }
 
-/* Each tensor alone may be small enough; sixty of them are not. */
+/* Limits the total size of dense tensors: each alone may be small enough, but not sixty. */
 static pl_status count_dense(pl_onnx_reader *r, pl_dtype dtype, int rank, const int64_t *dims,
                              const char *name, pl_err *err) {
     size_t n = pl_dtype_bytes(dtype), most = 0;
     for (int i = 0; i < rank; i++) {
-        if (dims[i] < 0) return PL_OK; /* told when the tensor is made */
+        if (dims[i] < 0) return PL_OK; /* reported when the tensor is made */
         if (!pl_size_mul(n, (size_t)dims[i], &n)) n = SIZE_MAX;
     }
     if (!pl_size_mul(r->n_bytes, PL_ONNX_DENSE_TIMES, &most)) most = SIZE_MAX;
@@ -408,7 +408,7 @@ static pl_status read_attr_bytes_field(pl_onnx_reader *r, pl_onnx_frame *frame,
     }
 }
 
-/* IR versions before 2 left the type out: what is there tells. */
+/* IR versions before 2 have no type: guess it from the fields. */
 static pl_attr_type guess_type(const pl_attr *a, const attr_counts *n, bool has_f, bool has_i) {
     if (has_f) return PL_ATTR_FLOAT;
     if (has_i) return PL_ATTR_INT;
@@ -455,7 +455,7 @@ static pl_status finish_attr(pl_attr *a, const attr_lists *l, pl_err *err) {
                    missing);
 }
 
-/* An attribute of a function's node that stands for one of the call. */
+/* An attribute of a function's node that refers to one of the call. */
 static bool resolve_ref(const pl_onnx_frame *frame, pl_bytes ref, pl_attr *out) {
     while (frame != NULL && frame->names == NULL)
         frame = frame->parent;

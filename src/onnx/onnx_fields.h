@@ -1,4 +1,4 @@
-/* Field numbers of onnx.proto (IR version 13), as far as plumb reads and writes them. */
+/* Field numbers of onnx.proto (IR version 13) that plumb reads and writes. */
 #ifndef PL_ONNX_FIELDS_H
 #define PL_ONNX_FIELDS_H
 

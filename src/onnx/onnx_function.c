@@ -1,4 +1,4 @@
-/* Model-local functions: found by name, and one as a model of its own. */
+/* Model-local functions: lookup by name, and a function as a model of its own. */
 #include <stdio.h>
 #include <string.h>
 

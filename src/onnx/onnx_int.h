@@ -1,4 +1,4 @@
-/* Inside src/onnx only: the state of one reading. */
+/* Private to src/onnx: the state of a reader. */
 #ifndef PL_ONNX_INT_H
 #define PL_ONNX_INT_H
 
@@ -8,9 +8,9 @@
 #include "onnx/onnx_fields.h"
 
 enum {
-    PL_ONNX_NODES_MAX = 10 * 1000 * 1000, /* after inlining: a chain of functions can grow 2^n */
-    /* All sparse tensors of a file together, made dense: so many bytes, and so many times the
-     * file. Two bytes can say that a tensor has 2^28 elements. */
+    PL_ONNX_NODES_MAX = 10 * 1000 * 1000, /* after inlining: a chain of functions can grow as 2^n */
+    /* Limit for all sparse tensors of a file together, when dense: this many bytes, or this many
+     * times the file. Two bytes can declare a tensor of 2^28 elements. */
     PL_ONNX_DENSE_MIN = 256 << 20,
     PL_ONNX_DENSE_TIMES = 64,
 };
@@ -18,30 +18,30 @@ enum {
 typedef struct pl_onnx_reader {
     pl_model *model;
     pl_file_map *map;    /* NULL: weights are copied */
-    const char *folder;  /* of external data; NULL: none allowed */
-    pl_dir *dir;         /* the same, held; NULL: opened when it is needed */
+    const char *folder;  /* folder of external data; NULL: none allowed */
+    pl_dir *dir;         /* the same, opened; NULL: opened when needed */
     pl_strmap external;  /* location -> pl_file_map */
     pl_strmap functions; /* domain, name, overload, NUL-separated -> pl_function */
     size_t n_nodes;
-    size_t n_bytes, inlined_bytes; /* of the file; of names that inlining made */
-    size_t dense_bytes;            /* of sparse tensors, made dense */
+    size_t n_bytes, inlined_bytes; /* bytes of the file; bytes of names made by inlining */
+    size_t dense_bytes;            /* total size of sparse tensors when dense */
 } pl_onnx_reader;
 
-/* Where names are looked up. A graph's frame sees its own values and its parent's; the frame of an
- * inlined function sees only the function's names, which stand for values of the caller's graph. */
+/* Scope for looking up names. A graph's frame sees its own values and its parent's; the frame of an
+ * inlined function sees only the function's names, which map to values of the caller's graph. */
 typedef struct pl_onnx_frame {
     struct pl_onnx_frame *parent;
     pl_graph *graph;        /* where new nodes and values go */
     pl_strmap *names;       /* function frame: name -> pl_value; NULL for a graph's frame */
-    pl_strmap *defined;     /* function frame: its inputs and what its nodes make */
-    const char *prefix;     /* function frame: put before the names of inner values and nodes */
+    pl_strmap *defined;     /* function frame: its inputs and the outputs of its nodes */
+    const char *prefix;     /* function frame: prefix for names of inner values and nodes */
     const char *function;   /* path of functions, NULL outside */
     const pl_opset *opsets; /* function frame: its imports */
     size_t n_opsets;
     pl_strmap *attrs;     /* function frame: name -> pl_attr of the call, or the default */
     const pl_prop *props; /* function frame: metadata of the call, for nodes without their own */
     size_t n_props;
-    int depth; /* of bodies and calls */
+    int depth; /* nesting of bodies and calls */
 } pl_onnx_frame;
 
 typedef struct pl_bytes_list {
@@ -61,21 +61,21 @@ pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_
 typedef struct pl_onnx_value_info {
     pl_bytes name, doc;
     const pl_type *type;
-    pl_bytes spelt; /* the type as it stands in the file, when it has denotations */
+    pl_bytes spelt; /* type bytes from the file, when it has denotations */
 } pl_onnx_value_info;
 pl_status pl_onnx_read_value_info(pl_model *model, pl_bytes bytes, pl_onnx_value_info *out,
                                   pl_err *err);
-/* Gives a value that has no type yet the declared one. */
+/* Sets the declared type of a value that has none yet. */
 void pl_onnx_declare(pl_value *value, const pl_onnx_value_info *info);
 pl_bytes pl_onnx_tensor_doc(pl_bytes tensor); /* doc_string of a TensorProto */
-/* Fields that are written again as they are. Releases the buffer. */
+/* Fields to be written back unchanged. Releases the buffer. */
 pl_status pl_onnx_keep(pl_model *model, pl_buf *fields, pl_bytes *out, pl_err *err);
 
 /* onnx_function.c */
 /* *out is NULL when there is no such function. */
 pl_status pl_onnx_find_function(pl_onnx_reader *r, const char *domain, pl_bytes name,
                                 pl_bytes overload, const pl_function **out, pl_err *err);
-/* Fills *out (which must stay where it is) and makes it known to the reader. */
+/* Fills *out (which must not move) and registers it with the reader. */
 pl_status pl_onnx_add_function(pl_onnx_reader *r, pl_bytes bytes, pl_function *out, pl_err *err);
 
 /* onnx_attr.c */

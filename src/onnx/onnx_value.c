@@ -1,4 +1,4 @@
-/* Declarations of values, and what plumb has no use for but hands on. */
+/* Declarations of values, and fields that plumb only passes through. */
 #include <string.h>
 
 #include "onnx/onnx.h"

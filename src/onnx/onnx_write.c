@@ -1,8 +1,8 @@
 /* Writing ModelProto.
  *
- * Protobuf wants the length of a message in front of it, so messages are built from the inside out.
- * Weights do not take part in that: a rope notes where their bytes belong and they go from their
- * storage straight to the file. */
+ * Protobuf puts the length of a message before it, so messages are built from the inside out.
+ * Weights are not copied: a rope remembers where their bytes belong, and they are written directly
+ * from their storage. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,13 +18,13 @@
 
 enum {
     CHUNK_MIN = 4096,          /* smaller tensors are copied into the message */
-    EXTERNAL_MIN = 1024,       /* smaller tensors stay in the model, as onnx.save has it */
+    EXTERNAL_MIN = 1024,       /* smaller tensors stay in the model, as with onnx.save */
     EXTERNAL_ALIGNMENT = 4096, /* so that readers can map them */
     INLINE_MAX = 1900000000,   /* weights in the model itself; protobuf ends at 2^31 - 1 */
     MESSAGE_MAX = INT32_MAX
 };
 
-/* TensorProto, as far as this file writes it itself */
+/* Fields of TensorProto that this file writes */
 enum {
     TENSOR_DIMS = 1,
     TENSOR_DATA_TYPE = 2,
@@ -38,7 +38,7 @@ enum {
 /* ---- ropes ---- */
 
 typedef struct rope_chunk {
-    size_t at; /* in bytes of the rope: the chunk comes before that byte */
+    size_t at; /* offset in the rope: the chunk comes before this byte */
     const void *data;
     size_t n_bytes;
 } rope_chunk;
@@ -57,7 +57,7 @@ static void rope_release(rope *r) {
 }
 
 static size_t rope_size(const rope *r) {
-    return r->bytes.n_bytes + r->chunk_bytes; /* both lie in memory: the sum cannot overflow */
+    return r->bytes.n_bytes + r->chunk_bytes; /* cannot overflow: both are in memory */
 }
 
 static void rope_add_chunk(rope *r, size_t at, const void *data, size_t n_bytes) {
@@ -102,7 +102,7 @@ typedef struct external_tensor {
 } external_tensor;
 
 typedef struct writer {
-    const char *location; /* of external data; NULL = none */
+    const char *location; /* external data file; NULL = none */
     external_tensor *externals;
     size_t n_externals, externals_capacity;
     uint64_t external_end;
@@ -246,7 +246,8 @@ static pl_status put_initializer(writer *w, rope *out, const pl_value *value) {
     return PL_OK;
 }
 
-/* The IR keeps sparse attributes dense; the file gets back the elements that are not zero bits. */
+/* The IR stores sparse attributes as dense tensors; this writes the elements that are not zero
+ * bits. */
 static pl_status put_sparse(writer *w, rope *out, uint32_t number, pl_tensor *tensor) {
     rope inner = { 0 };
     pl_tensor *t = NULL, *values = NULL, *indices = NULL;
@@ -514,7 +515,7 @@ static pl_status sum_weights(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* The data file is complete under its name before the model that points into it appears. */
+/* The data file is complete before the model that refers to it appears. */
 static pl_status write_files(writer *w, const rope *r, const char *path, const char *data_path,
                              pl_err *err) {
     pl_file_writer *data = NULL, *file = NULL;

@@ -1,4 +1,4 @@
-/* Precision profiles: the table, and what a line of it means. */
+/* The table of precision profiles, lookup by name and by placement, and the error a line allows. */
 #include "ops/arithmetic.h"
 
 #include <math.h>

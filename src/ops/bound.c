@@ -349,8 +349,8 @@ static pl_status set_inside(pl_bound *c, int i, double value) {
     return PL_OK;
 }
 
-/* Another type comes out than goes in: floats are off by what goes in at most; bool and indices may
- * be anything. */
+/* Input and output types differ, so bounds cannot be moved. A float output gets the largest bound
+ * of the inputs; bools and indices may be anything. */
 static pl_status spread(pl_bound *c) {
     const double largest = largest_error(c);
     bool from_floats = true;
@@ -372,7 +372,7 @@ static pl_status spread(pl_bound *c) {
     return PL_OK;
 }
 
-/* Does input i hold elements that come out again, and not indices or sizes? */
+/* Does the operator copy elements of input i to its output? False for indices and sizes. */
 static bool is_data(const pl_bound *c, int i) {
     const pl_port *port = c->node->def->in;
     if (i == 0) return true;
@@ -392,7 +392,7 @@ pl_status pl_b_move(pl_bound *c) {
         const pl_tensor *t = pl_b_in(c, i);
         if (t == NULL) continue;
         if (!is_data(c, i)) {
-            if (pl_b_largest(c, i) > 0) goto anything; /* which element, or how many */
+            if (pl_b_largest(c, i) > 0) goto anything; /* index or size is uncertain */
         } else if (c->e_in[i] != NULL) {
             x[i] = pl_tensor_ref(c->e_in[i]);
         } else {
@@ -406,7 +406,7 @@ pl_status pl_b_move(pl_bound *c) {
         c->err = &ignored;
         const bool moved = pl_b_apply(c, x, PL_F64, i, &e) == PL_OK;
         c->err = err;
-        /* A kernel that takes no doubles (integer data): be generous. */
+        /* The kernel takes no doubles (integer data): use the largest bound of the inputs. */
         st = moved ? pl_b_set_take(c, i, e) : pl_b_fill(c, i, largest_error(c));
     }
     goto done;

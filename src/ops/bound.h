@@ -1,13 +1,12 @@
 /* Error bounds: what a rule sees and what it sets.
  *
  * A segment of the model is replayed in fp64 and a bound travels along: for every element, how far
- * a correct implementation in the model's own precision may be from the fp64 answer. A rule stands
- * beside its kernel. Given the node's inputs and outputs as the replay has them and the bounds of
- * the inputs, it sets the bounds of the outputs. Bounds are f64 tensors of the shape of their
- * value (for a sequence: one number for all in it); NULL means exact. They are in units of the
- * value; for integers, in codes. The theory, the
- * constants and why dot products add in quadrature: the running error analysis of Wilkinson, as
- * measured on real runtimes (docs/blame.md). */
+ * a correct implementation in the model's own precision may be from the fp64 answer. A rule is in
+ * the same folder as its kernel. From the replayed inputs and outputs of the node and the bounds of
+ * the inputs it sets the bounds of the outputs. Bounds are f64 tensors of the shape of their value
+ * (for a sequence: one number for all in it); NULL means exact. They are in units of the value; for
+ * integers, in codes. docs/blame.md has the theory (Wilkinson's running error analysis), the
+ * constants and why dot products add in quadrature. */
 #ifndef PL_BOUND_H
 #define PL_BOUND_H
 
@@ -18,14 +17,14 @@ struct pl_bound {
     const pl_node *node;
     int n_in, n_out;
     pl_datum *const *in;    /* as replayed: floats as f64, the rest as it is; NULL = left out */
-    pl_datum *const *out;   /* what the fp64 kernel gave; NULL = not wanted */
+    pl_datum *const *out;   /* result of the fp64 kernel; NULL = not wanted */
     pl_tensor *const *e_in; /* NULL = exact */
     pl_tensor **e_out;      /* to set, new references; all NULL (exact) at first */
     const pl_dtype *in_native, *out_native; /* the model's types; PL_UNDEFINED = not a tensor */
     double u;       /* unit roundoff of the node's own float type: 2^-24 for f32; 0 when none */
-    double u_acc;   /* of the type it adds in: at most 2^-24 */
-    bool otherwise; /* how `out` was computed (pl_eval) */
-    double tiny;    /* below this a runtime may flush or step: 2^-126 for f32, 2^-24 for f16 */
+    double u_acc;   /* unit roundoff of the type it accumulates in: at most 2^-24 */
+    bool otherwise; /* whether `out` was computed with pl_eval.otherwise */
+    double tiny;    /* below this runtimes may flush to zero: 2^-126 for f32, 2^-24 for f16 */
     /* Are all elements of input i, and of everything before it in the segment, representable in the
      * model's own type? Then nothing was rounded and rounding rules give no slack. */
     bool (*exact)(pl_bound *c, int i);
@@ -54,8 +53,8 @@ double pl_b_largest(const pl_bound *c, int i); /* bound of input i; 0 when exact
 static inline double pl_b_round(const pl_bound *c, double y) {
     return c->u > 0 && y != 0 ? c->u * (y < 0 ? -y : y) + c->tiny : 0;
 }
-/* The same where the type is narrower than what it is computed in (fp16: in float), else nothing.
- */
+/* The same where the stored type is narrower than the computed one (fp16 computes in float), else
+ * 0. */
 static inline double pl_b_stored(const pl_bound *c, double y) {
     return c->u > c->u_acc ? pl_b_round(c, y) : 0;
 }
@@ -66,11 +65,12 @@ static inline double pl_b_maths(const pl_bound *c, pl_maths fn, double x, double
 }
 /* c(K) of a sum of K terms: min(K + 1, 2 + sqrt(K)/2). */
 double pl_b_chain(double k);
-/* In units of roundoff, of a sum y >= 0 of k terms, s the sum of their sizes, that a runtime adds
- * in any order, one chain at worst. Each rounding is off by u of the sum so far, this way or that,
- * so they add in quadrature: terms of one sign let that sum grow to |y| (sqrt(k)/2 |y| is four
- * deviations), terms that cancel keep it below s, whatever k. One more is the last rounding. A few
- * terms are off by k + 1 roundings at most. */
+/* Error of a sum of k terms in units of roundoff. y >= 0 is the sum, s the sum of the absolute
+ * terms. A runtime may add in any order, at worst in one chain. Each rounding errs by up to u of
+ * the partial sum, with random sign, so the errors add in quadrature. If the terms have one sign,
+ * partial sums grow to |y|, and sqrt(k)/2 |y| is four standard deviations. If they cancel, partial
+ * sums stay below s for any k. One more unit is the final rounding. For few terms k + 1 roundings
+ * is the smaller limit. */
 double pl_b_sum_error(double k, double s, double y);
 
 /* ---- setting ---- */
@@ -80,20 +80,20 @@ pl_status pl_b_fill(pl_bound *c, int i, double value); /* the same for all eleme
 /* Consumes e, whose shape must be that of output i (else PL_E_INTERNAL). */
 pl_status pl_b_set_take(pl_bound *c, int i, pl_tensor *e);
 
-/* Calls the rule of the node. A bound that is no number (0 times unlimited) is unlimited. */
+/* Calls the rule of the node. A NaN bound (0 * unlimited) becomes unlimited. */
 pl_status pl_b_rule(pl_bound *c);
 
 /* ---- ready-made rules ---- */
 /* One element of an element-wise operator: x[k], e[k] of each input k (broadcast; 0 where left out
- * or exact), y the result. Gives the bound. */
+ * or exact), y the result. Returns the bound. */
 typedef double (*pl_b_element)(const pl_bound *c, const double *x, const double *e, double y);
 /* Output 0 = fn of broadcast inputs (at most 32, else as without a rule); in blocks, threaded. */
 pl_status pl_b_each(pl_bound *c, pl_b_element fn);
-/* The same with input 1 seen with other dims (of as many elements): old ways of broadcasting. */
+/* The same with input 1 reshaped to `dims` first: broadcasting before opset 7. */
 pl_status pl_b_each_as(pl_bound *c, int rank, const int64_t *dims, pl_b_element fn);
-/* The operator moves elements: its own kernel, applied to the bounds of its data inputs (input 0
- * and those whose port says PL_PORT_SAME). What PL_BOUND_EXACT does when some input is not exact.
- */
+/* For operators that only move elements: runs the kernel on the bounds of the data inputs (input 0
+ * and those whose port says PL_PORT_SAME). PL_BOUND_EXACT does this when some input is not
+ * exact. */
 pl_status pl_b_move(pl_bound *c);
 /* The answer does not depend on the elements: Shape, Size, the length of a sequence. */
 pl_status pl_b_untouched(pl_bound *c);
@@ -101,8 +101,8 @@ pl_status pl_b_untouched(pl_bound *c);
 pl_status pl_b_unknown(pl_bound *c);
 
 /* ---- the node's own kernel on other data ---- */
-/* x[i] replaces input i (NULL keeps it), floats in `precision` (PL_F64, or PL_F32 where a sum of
- * absolute values needs no more). *out: output `slot` as f64. */
+/* Runs the node's kernel with x[i] for input i (NULL keeps the input) and floats in `precision`
+ * (PL_F64, or PL_F32 where a sum of absolute values needs no more). *out: output `slot` as f64. */
 pl_status pl_b_apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int slot,
                      pl_tensor **out);
 /* Output 0 of a quantising operator before it is rounded: in steps, without zero point and limits.

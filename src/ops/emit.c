@@ -1,4 +1,4 @@
-/* What every emission rule uses: shapes, views, numbers. */
+/* Helpers of emission rules: shapes, views, numbers. */
 #include "ops/emit.h"
 
 #include <math.h>
@@ -155,7 +155,8 @@ pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm) {
     return c->builder->view(c, x, rank, dims, &at);
 }
 
-/* A shape rule may leave a size to the kernel, which then refuses it: nothing is read beyond x. */
+/* Shape rules may leave a size check to the kernel. Without this check emitted code could read
+ * beyond x. */
 static bool same_count(pl_emit *c, pl_ref x, int rank, const int64_t *dims) {
     int64_t from[PL_EMIT_RANK_MAX], n = 1, all = 1;
     pl_dtype dtype;
@@ -222,7 +223,6 @@ const char *pl_emit_number(double value, char *out) {
 
 /* ---- along axes ---- */
 
-/* An operand in the type that products are computed in; weights are converted at once. */
 pl_ref pl_emit_wide(pl_emit *c, int i) {
     if (!pl_emit_has(c, i)) return -1;
     return pl_emit_convert(c, pl_emit_in(c, i), pl_emit_compute(c->in[i]->dtype));
@@ -235,7 +235,6 @@ int64_t pl_emit_count(const pl_emit *c, unsigned axes) {
     return n;
 }
 
-/* Number of an element among those of the axes. */
 pl_ref pl_emit_position(pl_emit *c, unsigned axes) {
     const int rank = pl_emit_rank(c, 0);
     int64_t stride = 1;
@@ -252,7 +251,6 @@ pl_ref pl_emit_position(pl_emit *c, unsigned axes) {
     return sum;
 }
 
-/* The first or last place of the extreme element; a NaN is one. */
 pl_ref pl_emit_extreme_at(pl_emit *c, unsigned axes, bool smallest, bool last) {
     char expr[160];
     const pl_dtype dtype = pl_emit_compute(c->in[0]->dtype);
@@ -266,7 +264,6 @@ pl_ref pl_emit_extreme_at(pl_emit *c, unsigned axes, bool smallest, bool last) {
 
 /* ---- places ---- */
 
-/* sum + part * stride; sum < 0 begins. */
 pl_ref pl_emit_add_part(pl_emit *c, pl_ref sum, pl_ref part, int64_t stride) {
     char expr[80];
     snprintf(expr, sizeof(expr), sum < 0 ? "$0 * %lld" : "$1 + $0 * %lld", (long long)stride);
@@ -281,7 +278,6 @@ void pl_emit_strides(const pl_emit *c, int i, int64_t *strides) {
     }
 }
 
-/* Position in the input of the element whose index along each dim is at[d]. */
 pl_ref pl_emit_place(pl_emit *c, const pl_ref *at) {
     const int rank = pl_emit_rank(c, 0);
     int64_t stride = 1;
@@ -298,7 +294,6 @@ pl_ref pl_emit_place(pl_emit *c, const pl_ref *at) {
 
 /* ---- element-wise ---- */
 
-/* y = expr(x) for floats; integers by another expression, or declined. */
 pl_status pl_emit_unary(pl_emit *c, const char *floats, const char *integers) {
     const pl_dtype dtype = c->in[0]->dtype;
     const char *expr = pl_emit_is_float(dtype) ? floats : integers;
@@ -306,8 +301,6 @@ pl_status pl_emit_unary(pl_emit *c, const char *floats, const char *integers) {
     return pl_emit_out(c, 0, pl_emit_map1(c, c->out[0]->dtype, expr, pl_emit_in(c, 0)));
 }
 
-/* The pl_emit_second operand. Before opset 7 an attribute says at which dim of the first it begins.
- */
 pl_ref pl_emit_second(pl_emit *c) {
     int64_t dims[PL_EMIT_RANK_MAX];
     const pl_ref y = pl_emit_in(c, 1);
@@ -334,7 +327,7 @@ pl_status pl_emit_types_only(pl_emit *c) {
     return PL_OK;
 }
 
-/* Constants are folded before a rule is asked; else the shape depends on data. */
+/* Constants are folded before emission, so here the shape depends on data. */
 pl_status pl_emit_folds(pl_emit *c) {
     return pl_emit_decline(c, "its shape depends on data");
 }

@@ -1,12 +1,12 @@
 /* Emission: how an operator is described to the compiler (backends/jit).
  *
- * A rule builds its outputs from its inputs out of references. A reference is a tensor-valued
+ * A rule builds its outputs from its inputs with references. A reference is a tensor-valued
  * expression: an input, a map of others by one C expression, a reduction, a view, the result of a
  * kernel. Types and shapes are all known (one plan is made for one set of shapes); the compiler
- * decides what is fused, what lies in memory, and how the loops look.
+ * decides what is fused, what is stored in memory, and how the loops look.
  *
- * A rule that cannot serve (a type, an attribute) returns pl_emit_decline with the reason: the node
- * then is a graph break and runs on eager's kernel. Failures inside are sticky: a negative
+ * A rule that does not support a type or an attribute returns pl_emit_decline with the reason. The
+ * node is then a graph break and runs on eager's kernel. Failures inside are sticky: a negative
  * reference passes through, and pl_emit_out reports it.
  *
  * Expressions. $0 … $7 are the arguments as C variables, $T is the C type of the result (float for
@@ -22,12 +22,12 @@
 typedef int pl_ref;
 enum { PL_EMIT_RANK_MAX = 8, PL_EMIT_ARGS_MAX = 8 };
 
-typedef enum pl_fold { /* of a reduction */
-                       PL_FOLD_SUM,
-                       PL_FOLD_PROD,
-                       PL_FOLD_MAX, /* a NaN wins */
-                       PL_FOLD_MIN,
-                       PL_FOLD_PEAK /* the maximum where a NaN may be lost: it comes back later */
+typedef enum pl_fold {
+    PL_FOLD_SUM,
+    PL_FOLD_PROD,
+    PL_FOLD_MAX, /* NaN wins */
+    PL_FOLD_MIN,
+    PL_FOLD_PEAK /* maximum that may drop NaN; use it where NaN spreads otherwise */
 } pl_fold;
 
 /* A view: for each dim of the base its index as a sum over the indices of the view, plus a
@@ -48,16 +48,16 @@ typedef struct pl_emit_conv {
     pl_conv_shape shape;
 } pl_emit_conv;
 
-/* A kernel on whole tensors in memory: a call of a function of src/kernels. */
+/* A kernel on whole tensors in memory: calls a function of src/kernels. */
 typedef struct pl_emit_args {
     pl_pool *pool;
     const void *const *in;
     void *out;
     const void *params;
-    const struct pl_provider *kernels; /* who computes products */
+    const struct pl_provider *kernels; /* library that computes products */
 } pl_emit_args;
 typedef struct pl_emit_kernel {
-    const char *what; /* in a few words */
+    const char *what; /* description in a few words */
     pl_status (*run)(const pl_emit_args *args, pl_err *err);
     const void *params; /* copied */
     size_t n_params;
@@ -66,7 +66,7 @@ typedef struct pl_emit_kernel {
     const int64_t *dims;
 } pl_emit_kernel;
 
-/* What the compiler offers. */
+/* Functions that the compiler provides. */
 typedef struct pl_emit_builder {
     pl_ref (*in)(pl_emit *c, int i);
     pl_ref (*iota)(pl_emit *c, int rank, int axis, int64_t n);
@@ -94,7 +94,7 @@ struct pl_emit {
     const pl_tensor *const *in_tensor; /* of constants, else NULL */
     const pl_emit_builder *builder;
     void *ctx;
-    const struct pl_provider *kernels; /* who computes products; NULL = the default */
+    const struct pl_provider *kernels; /* library that computes products; NULL = the default */
     const char *reason;                /* set by pl_emit_decline */
     bool types_only;                   /* set by pl_emit_types_only */
 };
@@ -108,7 +108,7 @@ static inline bool pl_emit_wants(const pl_emit *c, int i) {
 }
 /* float16 and bfloat16 compute in float. */
 pl_dtype pl_emit_compute(pl_dtype dtype);
-bool pl_emit_is_float(pl_dtype dtype); /* of these four */
+bool pl_emit_is_float(pl_dtype dtype); /* F16, BF16, F32, F64 */
 void pl_emit_in_dims(const pl_emit *c, int i, int64_t *dims);
 void pl_emit_out_dims(const pl_emit *c, int i, int64_t *dims);
 /* A bit for each axis from `first` on. */
@@ -116,7 +116,7 @@ unsigned pl_emit_axes_from(int first, int rank);
 int pl_emit_rank(const pl_emit *c, int i);
 int64_t pl_emit_dim(const pl_emit *c, int i, int axis);
 int64_t pl_emit_elements(const pl_type *type);
-/* An axis counted from the end made positive. */
+/* Makes an axis that counts from the end non-negative. */
 int pl_emit_axis(int64_t axis, int rank);
 /* Integers of a constant input; false when it is not constant. At most PL_EMIT_RANK_MAX. */
 bool pl_emit_ints(const pl_emit *c, int i, int64_t *out, size_t *n);
@@ -134,13 +134,13 @@ pl_ref pl_emit_numbers(pl_emit *c, pl_dtype dtype, const double *values, int64_t
 pl_ref pl_emit_constant(pl_emit *c, pl_dtype dtype, double value);
 /* int64: 0, 1 … n - 1 along one axis of a tensor whose other dims are 1. */
 pl_ref pl_emit_iota(pl_emit *c, int rank, int axis, int64_t n);
-/* Elements of x, which then lies whole in memory, at flat positions (int64). These must be in
+/* Elements of x at flat positions (int64); x is stored in memory for this. Positions must be in
  * range: computed from iota, or passed through pl_emit_checked. */
 pl_ref pl_emit_load(pl_emit *c, pl_ref x, pl_ref at);
-/* Indices of data into n elements, negative ones counted from the end; one out of range fails the
- * run, by the name of the node. */
+/* Indices (run-time data) into n elements; negative ones count from the end. An index out of range
+ * fails the run with an error that names the node. */
 pl_ref pl_emit_checked(pl_emit *c, pl_ref indices, int64_t n);
-/* The same elements as another type; of constants at once. */
+/* Converts elements to another type. Constants are converted at compile time. */
 pl_ref pl_emit_convert(pl_emit *c, pl_ref x, pl_dtype dtype);
 pl_ref pl_emit_kernel_call(pl_emit *c, const pl_emit_kernel *kernel, int n, const pl_ref *args);
 /* Over the axes whose bits are set; they stay with size 1. `in` is the type of the accumulator and
@@ -148,10 +148,10 @@ pl_ref pl_emit_kernel_call(pl_emit *c, const pl_emit_kernel *kernel, int n, cons
 pl_ref pl_emit_reduce(pl_emit *c, pl_fold fold, pl_dtype in, pl_ref x, unsigned axes);
 /* A tensor of one element as a scalar. */
 pl_ref pl_emit_scalar(pl_emit *c, pl_ref x);
-/* Along dim `axis` of a tensor of `rank` dims, all others 1. */
+/* A vector laid along dim `axis` of a tensor of `rank` dims; all other dims are 1. */
 pl_ref pl_emit_along(pl_emit *c, pl_ref x, int rank, int axis);
 pl_ref pl_emit_transpose(pl_emit *c, pl_ref x, const int *perm);
-/* As many elements, else it fails. */
+/* Fails unless the number of elements stays the same. */
 pl_ref pl_emit_reshape(pl_emit *c, pl_ref x, int rank, const int64_t *dims);
 pl_ref pl_emit_slice(pl_emit *c, pl_ref x, const int64_t *starts, const int64_t *steps,
                      const int64_t *dims);
@@ -163,36 +163,38 @@ pl_status pl_emit_decline(pl_emit *c, const char *reason); /* a static text */
 const char *pl_emit_number(double value, char *out);
 
 /* ---- along axes ---- */
-/* Input i in the type that products are computed in; weights are converted at once. -1 when it is
- * left out. */
+/* Input i in the type that products are computed in; constants are converted at compile time. -1
+ * when it is left out. */
 pl_ref pl_emit_wide(pl_emit *c, int i);
 /* Elements of input 0 along the axes whose bits are set. */
 int64_t pl_emit_count(const pl_emit *c, unsigned axes);
-/* int64: the number of an element of input 0 among those of the axes. */
+/* int64: flat index of each element of input 0 within the axes whose bits are set. */
 pl_ref pl_emit_position(pl_emit *c, unsigned axes);
-/* The first or last position of the extreme element of input 0; a NaN is one. */
+/* First or last position of the largest or smallest element of input 0 along the axes. A NaN counts
+ * as both. */
 pl_ref pl_emit_extreme_at(pl_emit *c, unsigned axes, bool smallest, bool last);
 
 /* ---- places: flat positions for pl_emit_load ---- */
-/* sum + part * stride; sum < 0 begins. */
+/* sum + part * stride; a sum < 0 starts a new one. */
 pl_ref pl_emit_add_part(pl_emit *c, pl_ref sum, pl_ref part, int64_t stride);
-/* Those of input i, dense. */
+/* Strides of input i, contiguous. */
 void pl_emit_strides(const pl_emit *c, int i, int64_t *strides);
 /* Position in input 0 of the element whose index along each dim is at[d]. */
 pl_ref pl_emit_place(pl_emit *c, const pl_ref *at);
 
 /* ---- element-wise ---- */
-/* Output 0 = an expression of input 0 for floats; of integers another one, or NULL: declined. */
+/* Output 0 = `floats` or `integers` applied to input 0, by its type. NULL declines integers. */
 pl_status pl_emit_unary(pl_emit *c, const char *floats, const char *integers);
-/* The same of two inputs. */
+/* The same for two inputs. */
 pl_status pl_emit_binary(pl_emit *c, const char *floats, const char *integers);
-/* Input 1. Before opset 7 an attribute says at which dim of the first it begins. */
+/* Input 1, aligned for broadcasting. Before opset 7 the attribute axis says at which dim of input 0
+ * it starts. */
 pl_ref pl_emit_second(pl_emit *c);
 
 /* ---- rules that rows of several families name ---- */
 pl_status pl_emit_types_only(pl_emit *c); /* the outputs depend on types and shapes alone */
 pl_status pl_emit_identity(pl_emit *c);
-/* A constant when its inputs are; else it has no known shape. */
+/* Declines: constant inputs are folded before emission, others leave the shape unknown. */
 pl_status pl_emit_folds(pl_emit *c);
 
 #endif

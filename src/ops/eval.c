@@ -1,4 +1,4 @@
-/* Helpers of kernels, and calling one: types of the real inputs, shape rule, outputs, kernel. */
+/* Helpers of kernels, and the call of a kernel: input types, shape rule, outputs, kernel. */
 #include "ops/eval.h"
 
 #include <stdarg.h>
@@ -201,7 +201,7 @@ static bool tables_init(call_tables *t, pl_arena *arena, const pl_node *node, pl
     return true;
 }
 
-/* Output 0 is there for the kernel even when the node leaves its name out. */
+/* Kernels always get output 0, even when the node does not name it. */
 static pl_status allocate_outputs(pl_eval *c) {
     for (int i = 0; i < c->n_out; i++) {
         const pl_type *type = c->out_type[i];

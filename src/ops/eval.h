@@ -2,8 +2,8 @@
  *
  * Inputs are contiguous tensors (or sequences, optionals), borrowed. Outputs whose types the shape
  * rule gave are allocated before the call, contiguous and uninitialised, unless the row says
- * PL_OP_OWN_OUT. Data may have any alignment: use the pl_f32 … types of dtype.h. A kernel that
- * writes in parallel does so by blocks of outputs, so that results never depend on the threads. */
+ * PL_OP_OWN_OUT. Data may have any alignment: use the pl_f32 … types of dtype.h. Kernels split
+ * parallel work by blocks of outputs, so that results never depend on the number of threads. */
 #ifndef PL_EVAL_H
 #define PL_EVAL_H
 
@@ -18,17 +18,17 @@ struct pl_eval {
     const bool *wanted;             /* per output: does the node name it? */
     const bool *in_constant;        /* per input: the same tensor in every run (a weight) */
     pl_pool *pool;
-    const struct pl_provider *kernels; /* who computes products; NULL = the default */
+    const struct pl_provider *kernels; /* library that computes products; NULL = the default */
     pl_arena *scratch;                 /* reset after the node */
-    bool fp64;                         /* gold */
-    bool naive;     /* sums in index order, one accumulator of the type itself: the longest chain
-                       of roundings that a correct runtime may have (blame's reference) */
-    bool unrounded; /* quantised results before they are rounded: in steps, without zero point and
-                       limits, as double (error bounds) */
-    bool otherwise; /* where ONNX leaves something open, the other reading (PL_OP_OPEN) */
-    uint64_t seed;  /* of this run, for random operators without a seed attribute */
-    /* What this node wants to keep between runs of one plan (packed weights, primitives): NULL at
-     * first; state_free is called at the end. Both NULL when there is nowhere to keep it. */
+    bool fp64;                         /* run in fp64 (gold) */
+    bool naive;     /* sums in index order with one accumulator of the type itself: the longest
+                     * chain of roundings a correct runtime may have (blame's reference) */
+    bool unrounded; /* for error bounds: quantised results before rounding, in steps, without zero
+                     * point and limits, as double */
+    bool otherwise; /* where ONNX is ambiguous, take the other reading (PL_OP_OPEN) */
+    uint64_t seed;  /* of this run; for random operators without a seed attribute */
+    /* State that the node keeps between runs of one plan (packed weights, primitives). NULL at
+     * first; state_free is called at the end. Both pointers are NULL when no state can be kept. */
     void **state;
     void (**state_free)(void *);
     /* Runs a body; inputs are borrowed, outputs are new references. */
@@ -75,7 +75,7 @@ pl_status pl_eval_fail(const pl_eval *c, const char *format, ...)
 pl_status pl_eval_memory(const pl_eval *c);
 pl_status pl_eval_unsupported(const pl_eval *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* The usual end of a kernel that has no loop for a type: names op and type. */
+/* For kernels without a loop for this type: an error that names op and type. */
 pl_status pl_eval_no_type(const pl_eval *c, pl_dtype dtype);
 
 /* Calls the kernel of one node on data: infer, allocate, eval, check. The interpreter and constant

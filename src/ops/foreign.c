@@ -1,11 +1,11 @@
-/* The row of operators that have none: those of domains that plumb does not know. A backend may run
- * them; here they have no shape rule and no kernel. */
+/* The row for operators of domains that plumb does not know. A backend may run them; here they have
+ * no shape rule and no kernel. */
 #include "ops/eval.h"
 #include "ops/infer.h"
 #include "ops/op.h"
 
 static pl_status infer_nothing(pl_infer *c) {
-    (void)c; /* what the model declares stands */
+    (void)c; /* keep the declared types */
     return PL_OK;
 }
 

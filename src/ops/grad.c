@@ -39,7 +39,7 @@ static void *fail_memory(pl_grad *c) {
 
 const pl_tensor *pl_g_known(const pl_value *x) {
     if (x == NULL) return NULL;
-    if (x->init != NULL) return x->is_input ? NULL : x->init; /* a default may be overridden */
+    if (x->init != NULL) return x->is_input ? NULL : x->init; /* callers may override it */
     const pl_node *node = x->producer;
     if (!pl_node_has_flag(node, PL_OP_CONSTANT)) return NULL;
     const pl_attr *value = pl_node_attr(node, "value");
@@ -94,7 +94,7 @@ static bool copy_attr(pl_grad *c, pl_node *node, const pl_attr *from) {
     return true;
 }
 
-/* Types of the outputs, by the operator's own rule. */
+/* Types of the outputs, by the shape rule of the operator. */
 static pl_status infer_types(pl_grad *c, pl_node *node) {
     static const pl_type unknown = { .kind = PL_TYPE_NONE };
     pl_arena *tables = pl_arena_new();
@@ -309,7 +309,7 @@ pl_value *pl_g_size(pl_grad *c, pl_value *x, const pl_value *like) {
     return pl_g_number(c, like, n_elements(x));
 }
 
-/* Could a dim be 0? In a Reshape that would stand for the dim of the input. */
+/* Could a dim be 0? In the shape input of Reshape 0 means "copy the dim". */
 static bool may_be_empty(const pl_value *x) {
     bool zero = !pl_g_is_concrete(x);
     for (int d = 0; !zero && d < x->type->rank; d++)
@@ -317,7 +317,7 @@ static bool may_be_empty(const pl_value *x) {
     return zero;
 }
 
-/* Reshape and Expand give nothing that inference would know when the shape is computed. */
+/* Inference learns nothing from a shape that is computed, so set the type of `like` here. */
 static pl_value *shaped_like(pl_grad *c, const char *op, pl_value *x, pl_value *like) {
     if (c->st != PL_OK) return NULL;
     if (x->type != NULL && like->type != NULL && pl_g_is_concrete(like) && pl_g_is_concrete(x) &&
@@ -418,7 +418,8 @@ pl_value *pl_g_widened(pl_grad *c, pl_value *x) {
 
 /* ---- sums ---- */
 
-/* float16 ends at 65504, and what is averaged may be an image. */
+/* Counts in float16 overflow above 65504, and an average may cover a whole image: divide in
+ * float. */
 pl_value *pl_g_shared(pl_grad *c, pl_value *g, pl_value *x, pl_value *y) {
     if (c->st != PL_OK) return NULL;
     const bool known = pl_g_is_concrete(x) && pl_g_is_concrete(y);
@@ -430,7 +431,7 @@ pl_value *pl_g_shared(pl_grad *c, pl_value *g, pl_value *x, pl_value *y) {
     return pl_g_cast_like(c, pl_g_div(c, wide, count), g);
 }
 
-/* As many ones as g has dims more than x. */
+/* Ones that pad the shape of x to the rank of g. */
 static pl_value *leading_ones(pl_grad *c, pl_value *g, pl_value *x) {
     int64_t ones[PL_RANK_MAX];
     if (has_rank(g) && has_rank(x)) {
@@ -450,8 +451,8 @@ static pl_value *leading_ones(pl_grad *c, pl_value *g, pl_value *x) {
     return pl_g_op(c, "ConstantOfShape", &lead, 1, &value, 1);
 }
 
-/* Which axes were stretched is known only at the run: those where the shape of x, with ones before
- * it, has a 1. */
+/* Shapes are known only at run time. The broadcast axes are those where the shape of x, padded with
+ * leading ones, is 1. */
 static pl_value *unbroadcast_open(pl_grad *c, pl_value *g, pl_value *x) {
     if (pl_g_opset(c) < 13) {
         (void)pl_g_fail(c, "needs the shape of '%s', which is not known, or opset 13", x->name);
@@ -492,7 +493,7 @@ pl_status pl_g_rule(pl_grad *c) {
     bool flows = false;
     for (uint32_t k = 0; k < node->n_out; k++)
         flows = flows || (c->dy[k] != NULL && !is_empty(node->out[k]));
-    for (uint32_t i = 0; i < node->n_in; i++) /* zeros have a type */
+    for (uint32_t i = 0; i < node->n_in; i++) /* zeros need a known type */
         flows = flows || (c->wanted[i] && dtype_of(node->in[i]) == PL_UNDEFINED);
     if (flows) return node->def->grad(c);
     for (uint32_t i = 0; i < node->n_in; i++)

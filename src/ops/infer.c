@@ -119,7 +119,7 @@ pl_status pl_infer_broadcast_dim(const pl_infer *c, pl_dim a, pl_dim b, pl_dim *
         }
         *out = a;
     } else if (pl_dim_known(a)) {
-        *out = a; /* the other can only be 1 or the same */
+        *out = a; /* the other dim must be 1 or equal */
     } else if (pl_dim_known(b)) {
         *out = b;
     } else {

@@ -2,7 +2,7 @@
  *
  * A rule is called in two settings. For `plumb info` types may be unknown or symbolic and contents
  * are known only for constants and for shape arithmetic. For a run (c->concrete) every input type
- * is complete and every input's content is at hand. A rule sets what it can know and leaves the
+ * is complete and the content of every input is available. A rule sets what it knows and leaves the
  * rest unknown; contradictions are errors that name the node. */
 #ifndef PL_INFER_H
 #define PL_INFER_H
@@ -72,9 +72,9 @@ pl_status pl_infer_broadcast_bool(pl_infer *c);
 
 /* ---- the driver (infer_graph.c) ---- */
 typedef struct pl_infer_options {
-    const pl_strmap *dims; /* symbol -> int64_t *; --dim NAME=N; NULL = none */
+    const pl_strmap *dims; /* symbol -> int64_t *, as bound by the caller; NULL = none */
     bool strict;   /* declared and inferred types that contradict are errors, not warnings */
-    bool defaults; /* inputs with a default have it: before IR version 4 those are constants */
+    bool defaults; /* inputs with a default keep it: before IR version 4 those are constants */
 } pl_infer_options;
 /* Fills value->type for the whole model, bodies too. pl_ops_resolve must have run. Linear. */
 pl_status pl_model_infer(pl_model *model, const pl_infer_options *options, pl_err *err);

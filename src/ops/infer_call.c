@@ -13,7 +13,7 @@ static const pl_port *port_of(const pl_op_def *def, int i) {
 
 static bool type_allowed(const pl_infer *c, uint32_t mask, pl_dtype dtype) {
     if ((mask & PL_T(dtype)) != 0) return true;
-    return c->fp64 && dtype == PL_F64 && (mask & PL_T_FLOAT) != 0; /* gold raises every float */
+    return c->fp64 && dtype == PL_F64 && (mask & PL_T_FLOAT) != 0; /* gold: all floats are F64 */
 }
 
 static pl_status fail_type(const pl_infer *c, int i, const pl_port *port, pl_dtype dtype) {

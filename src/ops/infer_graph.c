@@ -2,8 +2,8 @@
  *
  * Nodes are visited once, in order. Contents of small tensors are carried along: as tensors where
  * everything is known (operators flagged PL_OP_SHAPE are then folded by calling their kernel), as
- * dims where some are symbols. Types live in the model's arena; tables of a node in one that is
- * reset after it. */
+ * dims where some are symbols. Types are in the model's arena; tables of a node are in an arena
+ * that is reset after it. */
 
 #include "base/alloc.h"
 #include "base/size.h"
@@ -106,7 +106,7 @@ static bool can_fold(const pl_infer *c) {
     return true;
 }
 
-/* A kernel that fails here is no error of inference: the run will tell, with the same message. */
+/* A kernel that fails here is not an error of inference: the run will report it. */
 static pl_status fold(driver *d, const pl_infer *c, pl_err *err) {
     const pl_node *node = c->node;
     pl_datum **in = pl_arena_array(d->tables, node->n_in, sizeof(*in));
@@ -139,7 +139,7 @@ static pl_status keep_types(driver *d, pl_infer *c) {
         pl_value *value = c->node->out[i];
         if (value == NULL) continue;
         d->content[value->id] = c->out_content[i];
-        if (c->out[i] == NULL) continue; /* what was declared stands */
+        if (c->out[i] == NULL) continue; /* keep the declared type */
         const pl_type *merged = c->out[i];
         pl_err contradiction = PL_ERR_INIT;
         pl_err *outer = c->err;
@@ -151,7 +151,7 @@ static pl_status keep_types(driver *d, pl_infer *c) {
                 return pl_infer_fail(c, "declared type of '%s' contradicts: %s", value->name,
                                      contradiction.message);
             }
-            merged = c->out[i]; /* exporters do declare nonsense; the rule knows */
+            merged = c->out[i]; /* exporters do declare wrong types; trust the rule */
         }
         value->type = merged;
     }

@@ -1,10 +1,10 @@
-/* Inside src/ops only: calling a rule with the checks that belong to every operator. */
+/* Private to src/ops: calls a shape rule with the checks that apply to every operator. */
 #ifndef PL_INFER_INT_H
 #define PL_INFER_INT_H
 
 #include "ops/infer.h"
 
-/* Types against the row's ports, then the rule. */
+/* Checks types against the row's ports, then calls the rule. */
 pl_status pl_infer_call(pl_infer *c);
 
 #endif

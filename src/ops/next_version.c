@@ -1,4 +1,4 @@
-/* Nodes of an old opset become nodes of a later one, version by version (ONNX changelog). */
+/* Upgrades nodes of an old opset to a later one, version by version (ONNX changelog). */
 #include "ops/next_version.h"
 
 #include <string.h>

@@ -1,13 +1,13 @@
 /* The operator table: one operator version is one row, in the file of its family.
  *
- * A row holds everything plumb knows of the operator: its signature, shape rule, kernel, gradient,
- * error bound, C emission, autocast class and samples. Nothing about an operator stands anywhere
- * else: no switch over op names outside the table. What is not written yet is spelt (PL_GRAD_TODO),
- * never left empty; `plumb ops` counts it.
+ * A row holds everything plumb knows about the operator: its signature, shape rule, kernel,
+ * gradient, error bound, C emission, autocast class and samples. No other code knows operators by
+ * name: no switch over op names outside the table. A missing rule is explicit (PL_GRAD_TODO), never
+ * left empty; `plumb ops` counts them.
  *
  * The shape rule is the only place where output shapes are computed: `plumb info` calls it on types
  * that may be symbolic, and the interpreter calls it on the real tensors just before the kernel,
- * which then finds its outputs allocated. */
+ * whose outputs are then allocated. */
 #ifndef PL_OP_H
 #define PL_OP_H
 
@@ -56,12 +56,12 @@ typedef enum pl_port_flags {
     PL_PORT_NOT_TENSOR = 1 << 3, /* a sequence or an optional; types is of the tensors inside */
     PL_PORT_ANY_KIND = 1 << 4,   /* a tensor, a sequence or an optional */
     PL_PORT_INDEX = 1 << 5,      /* indexes input 0 along the attribute "axis" (default 0) */
-    /* what generated integers mean */
-    PL_PORT_MASK = 1 << 6,   /* 0 or 1; of rank 1: lengths, up to dim 1 of input 0 */
-    PL_PORT_LENGTH = 1 << 7, /* from 1 to the dim of input 0 that "time_axis" or "layout" says */
+    /* Meaning of generated integers: */
+    PL_PORT_MASK = 1 << 6,   /* 0 or 1; rank 1: lengths up to dim 1 of input 0 */
+    PL_PORT_LENGTH = 1 << 7, /* 1 to the dim of input 0 that "time_axis" or "layout" selects */
     PL_PORT_EXPONENT = 1 << 8,
-    PL_PORT_TOTAL = 1 << 9, /* steps in all: dim 1 of input 0, and dim 2 of input 3 (the past) */
-    PL_PORT_LAST = 1 << 10, /* the last of them */
+    PL_PORT_TOTAL = 1 << 9, /* total steps: dim 1 of input 0 plus dim 2 of input 3 (the past) */
+    PL_PORT_LAST = 1 << 10, /* index of the last step */
     PL_PORT_ROWS = 1 << 16, /* PL_PORT_ROWS_OF(n): indexes the rows of input n */
 } pl_port_flags;
 
@@ -87,91 +87,91 @@ typedef struct pl_op_attr {
 typedef enum pl_op_flags {
     PL_OP_ELEMENTWISE = 1 << 0, /* out[i] depends on in[..][i] (broadcast) only */
     PL_OP_VIEW = 1 << 1,        /* same elements, other shape: kernel shares the storage */
-    PL_OP_RANDOM = 1 << 2,      /* unseeded answers differ from run to run */
+    PL_OP_RANDOM = 1 << 2,      /* unseeded results differ between runs */
     PL_OP_CONTROL = 1 << 3,     /* executes bodies */
     PL_OP_OWN_OUT = 1 << 4,     /* the kernel makes its outputs itself: data-dependent shape, view,
                                    sequence, optional */
     PL_OP_COMMUTATIVE = 1 << 5,
     PL_OP_REDUCTION = 1 << 6,
     PL_OP_SHAPE = 1 << 7, /* used in shape arithmetic: folded by inference when inputs are known */
-    PL_OP_NO_FP64 = 1 << 8, /* gold falls back to native for this op alone */
+    PL_OP_NO_FP64 = 1 << 8, /* gold runs this op in its native type */
     PL_OP_TRAINING = 1 << 9,
-    PL_OP_PICKS = 1 << 11,      /* an integer output indexes input 0 along the attribute "axis"
-                                   (ArgMax, TopK): ties may be broken either way */
-    PL_OP_CAST = 1 << 12,       /* its purpose is to round to the type of its output */
-    PL_OP_TRANSFORM = 1 << 10,  /* every output mixes a whole axis: errors are relative to the
-                                   largest element, not to each (DFT) */
-    PL_OP_CONSTANT = 1 << 13,   /* its output stands in its attributes */
-    PL_OP_DIMS = 1 << 14,       /* the dims of input 0 from "start" to "end": its type tells them */
-    PL_OP_SUMS = 1 << 15,       /* adds up products or windows; a reduction does so anyway */
-    PL_OP_TIMES = 1 << 16,      /* input 0 times input 1 */
-    PL_OP_QUANTIZE = 1 << 17,   /* input 0 as codes; the scale is input 1 */
-    PL_OP_DEQUANTIZE = 1 << 18, /* and back */
-    PL_OP_FINDS_SCALE = 1 << 19, /* input 0 as codes; the scale it finds is a further output */
-    PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order when "sorted" is 0; output 0: the values */
-    PL_OP_OPEN = 1 << 21, /* ONNX leaves something open: pl_eval.otherwise is the other reading */
-    PL_OP_FOREIGN = 1 << 22, /* has no row: of a domain that only backends know (pl_op_foreign) */
+    PL_OP_PICKS = 1 << 11,       /* an integer output indexes input 0 along the attribute "axis"
+                                    (ArgMax, TopK): ties may be broken either way */
+    PL_OP_CAST = 1 << 12,        /* its purpose is to round to the type of its output */
+    PL_OP_TRANSFORM = 1 << 10,   /* every output mixes a whole axis: errors are relative to the
+                                    largest element, not to each (DFT) */
+    PL_OP_CONSTANT = 1 << 13,    /* its output is in its attributes */
+    PL_OP_DIMS = 1 << 14,        /* outputs dims "start" to "end" of input 0: known from its type */
+    PL_OP_SUMS = 1 << 15,        /* sums products or windows (reductions do so anyway) */
+    PL_OP_TIMES = 1 << 16,       /* multiplies input 0 by input 1 */
+    PL_OP_QUANTIZE = 1 << 17,    /* quantises input 0; the scale is input 1 */
+    PL_OP_DEQUANTIZE = 1 << 18,  /* dequantises input 0 */
+    PL_OP_FINDS_SCALE = 1 << 19, /* quantises input 0; the computed scale is another output */
+    PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order if "sorted" is 0; output 0: the values */
+    PL_OP_OPEN = 1 << 21,    /* ONNX is ambiguous: pl_eval.otherwise selects the other reading */
+    PL_OP_FOREIGN = 1 << 22, /* has no row: its domain is known only to backends (pl_op_foreign) */
 } pl_op_flags;
 
 /* PyTorch's autocast lists. */
 typedef enum pl_autocast {
-    PL_AMP_KEEP = 1, /* runs in whatever type comes */
+    PL_AMP_KEEP = 1, /* runs in the type of its inputs */
     PL_AMP_LOW,      /* runs in fp16/bf16 */
-    PL_AMP_FP32,     /* inputs are raised to fp32 */
-    PL_AMP_WIDEST    /* inputs are brought to the widest type among them */
+    PL_AMP_FP32,     /* inputs are converted to fp32 */
+    PL_AMP_WIDEST    /* inputs are converted to the widest type among them */
 } pl_autocast;
 
-/* What an output must hold before an operator has been put to use: random inputs often stay away
- * from where a fault would show (plumb analyze says so). */
+/* Values that an output must contain before the operator counts as exercised: random inputs often
+ * miss the range where a fault shows (plumb analyze reports it). */
 typedef enum pl_reach {
-    PL_REACH_ANY = 0, /* nothing in particular */
-    PL_REACH_CUT,     /* zeros, and something else: it cuts off */
+    PL_REACH_ANY = 0, /* any values */
+    PL_REACH_CUT,     /* zeros and other values: it clips to 0 */
     PL_REACH_SIGNS,   /* negative and positive numbers */
-    PL_REACH_UNIT,    /* 0 and 1, its limits */
-    PL_REACH_LIMITS   /* its limits: the attributes, or constant inputs, "min" and "max" */
+    PL_REACH_UNIT,    /* its limits 0 and 1 */
+    PL_REACH_LIMITS   /* its limits, attributes or constant inputs "min" and "max" */
 } pl_reach;
 
-/* What comes out where NaN goes in and is compared with numbers. */
+/* Result when NaN is compared with numbers. */
 typedef enum pl_nan {
-    PL_NAN_TOLD = 0, /* arithmetic or the specification says */
-    PL_NAN_EITHER,   /* NaN or the number: nothing says which is the larger one */
-    PL_NAN_ANY       /* the order is anything, and so is what depends on it */
+    PL_NAN_TOLD = 0, /* defined by arithmetic or the specification */
+    PL_NAN_EITHER,   /* NaN or the number: not defined which one is larger */
+    PL_NAN_ANY       /* the order is undefined, and so is what depends on it */
 } pl_nan;
 
-/* Input 1 when it is the weights of a product. */
+/* Role of input 1 as the weights of a product. */
 typedef enum pl_weights {
     PL_WEIGHTS_NONE = 0,
-    PL_WEIGHTS_FOLD, /* what multiplies the product can be folded into them */
-    PL_WEIGHTS_ROWS  /* the same, and their first dim is the channel of the output */
+    PL_WEIGHTS_FOLD, /* a factor of the product can be folded into them */
+    PL_WEIGHTS_ROWS  /* the same, and dim 0 is the channel of the output */
 } pl_weights;
 
-/* How bodies run. */
+/* How the bodies run. */
 typedef enum pl_bodies {
     PL_BODIES_NONE = 0,
     PL_BODIES_BRANCHES, /* one of them, once: If */
     PL_BODIES_LOOP,     /* inputs step, condition, state; outputs condition, state, slices: Loop */
     PL_BODIES_SCAN,     /* inputs state, slices; outputs state, slices: Scan (control.h) */
-    PL_BODIES_OTHER     /* as often as the operator likes */
+    PL_BODIES_OTHER     /* any number of times */
 } pl_bodies;
 
-/* What it does to a sequence, a list of tensors. */
+/* Effect on a sequence (a list of tensors). */
 typedef enum pl_list_use {
     PL_LIST_NONE = 0,
-    PL_LIST_MAKE,   /* of its inputs */
-    PL_LIST_INSERT, /* input 1, at input 2 */
-    PL_LIST_ERASE,  /* the one at input 1 */
-    PL_LIST_SPLIT,  /* input 0 along "axis" */
-    PL_LIST_MAP,    /* by its body */
-    PL_LIST_PASS,   /* as it is */
-    PL_LIST_READ,   /* the one at input 1: a tensor */
-    PL_LIST_JOIN    /* along "axis": a tensor */
+    PL_LIST_MAKE,   /* makes one from its inputs */
+    PL_LIST_INSERT, /* inserts input 1 at position input 2 */
+    PL_LIST_ERASE,  /* removes the tensor at position input 1 */
+    PL_LIST_SPLIT,  /* splits input 0 along "axis" */
+    PL_LIST_MAP,    /* applies its body to each */
+    PL_LIST_PASS,   /* passes it on */
+    PL_LIST_READ,   /* reads the tensor at position input 1 */
+    PL_LIST_JOIN    /* joins it along "axis" to a tensor */
 } pl_list_use;
 
-/* The operator that a quantised one stands for. */
+/* The float operator that a quantised one corresponds to. */
 typedef struct pl_plain_form {
     const char *op;       /* of ai.onnx */
-    bool floats;          /* the answer is no codes */
-    signed char slots[5]; /* the plain one's inputs among its own; ends with -1 */
+    bool floats;          /* the result is float, not codes */
+    signed char slots[5]; /* its inputs among those of the quantised one; ends with -1 */
 } pl_plain_form;
 #define PL_PLAIN(op_, floats_, ...)                                                                \
     .plain = &(const pl_plain_form) {                                                              \
@@ -180,9 +180,9 @@ typedef struct pl_plain_form {
         }                                                                                          \
     }
 
-/* By what the operator multiplies a channel, when that is known, else 1. */
+/* The factor that the operator applies to a channel if it is known, else 1. */
 typedef double (*pl_fold_fn)(const pl_node *node, int64_t channel);
-/* Makes a node of this row one of the next version, with the same meaning (next_version.h). */
+/* Upgrades a node of this row to the next version, with the same meaning (next_version.h). */
 typedef pl_status (*pl_next_fn)(pl_node *node, pl_err *err);
 
 /* A one-node (or small) graph in ONNX text, as pl_model_parse_graph reads it. Float inputs are
@@ -207,8 +207,7 @@ struct pl_op_def {
     pl_infer_fn infer;
     pl_eval_fn eval;
     pl_grad_fn grad;
-    const char
-        *no_grad; /* why there is none, with PL_GRAD_UNDEFINED; NULL = it has no derivative */
+    const char *no_grad; /* why PL_GRAD_UNDEFINED; NULL = it has no derivative */
     pl_bound_fn bound;
     pl_emit_fn emit;
     const char *no_emit; /* why it is always a graph break: PL_EMIT_BREAK */
@@ -216,11 +215,11 @@ struct pl_op_def {
     pl_reach reach;
     pl_nan nan;
     pl_weights weights;
-    pl_fold_fn folds; /* into the weights of a product before it; NULL = it does not */
+    pl_fold_fn folds; /* folds it into the weights of a product before it; NULL = it does not */
     pl_bodies bodies;
     pl_list_use list;
-    const pl_plain_form *plain; /* NULL = it is plain */
-    pl_next_fn next;            /* NULL = a node is one of the next version as it is */
+    const pl_plain_form *plain; /* NULL = it is not quantised */
+    pl_next_fn next;            /* NULL = no change needed for the next version */
     const pl_sample *samples;   /* PL_SAMPLES(...) */
 };
 
@@ -240,8 +239,8 @@ struct pl_op_def {
 #define PL_A_REQUIRED(name_, type_)                                                                \
     { .name = name_, .type = PL_ATTR_##type_, .required = true }
 
-/* Rules that are not functions of the operator. Calling a gradient or emission that is not there is
- * an error that names the op; the bound of an operator without a rule is generous (bound.h). */
+/* Rules that are not functions of the operator. Calling a missing gradient or emission is an error
+ * that names the op; an operator without a bound rule gets a wide bound (bound.h). */
 pl_status pl_grad_todo(pl_grad *c);
 pl_status pl_grad_zero(pl_grad *c);      /* derivative is zero almost everywhere */
 pl_status pl_grad_undefined(pl_grad *c); /* not differentiable: integers, strings, control */
@@ -255,16 +254,15 @@ pl_status pl_emit_never(pl_emit *c); /* PL_EMIT_BREAK */
 #define PL_BOUND_TODO pl_bound_todo
 #define PL_BOUND_EXACT pl_bound_exact
 #define PL_EMIT_TODO pl_emit_todo
-/* Stands in the place of .emit: no compiler has a use for a rule; the run explains itself by the
- * reason. */
+/* Used in place of .emit: the node is always a graph break, and `why` explains it. */
 #define PL_EMIT_BREAK(why) .emit = pl_emit_never, .no_emit = why
 
 /* ---- the registry (op_registry.c) ---- */
 /* The row for an operator at an opset version, or NULL. */
 const pl_op_def *pl_op_find(const char *domain, const char *name, int opset);
-/* All rows, for `plumb ops`, docs and tests: families in turn. Returns NULL past the end. */
+/* All rows, for `plumb ops`, docs and tests: family by family. Returns NULL past the end. */
 const pl_op_def *pl_op_at(size_t i);
-/* Name of the family (file) that row i stands in. */
+/* Name of the family (file) of row i. */
 const char *pl_op_family(size_t i);
 
 /* Finds the row of every node (bodies too), checks counts of inputs and outputs and attribute
@@ -273,20 +271,20 @@ pl_status pl_ops_resolve(pl_model *model, pl_err *err);
 /* The same, but an unknown op of a domain that is not ONNX's own gets the row pl_op_foreign. */
 pl_status pl_ops_resolve_known(pl_model *model, pl_err *err);
 extern const pl_op_def pl_op_foreign; /* foreign.c */
-/* Warning number i of a resolved model (op_warnings.c): foreign operators, missing imports of
- * opsets, unknown attributes. False when there are no more. */
+/* Warning number i of a resolved model (op_warnings.c): foreign operators, missing opset imports,
+ * unknown attributes. False when there are no more. */
 bool pl_op_warning(const pl_model *model, size_t i, pl_buf *out);
-/* The node's first attribute that its row does not have; NULL = none. */
+/* First attribute of the node that its row does not declare; NULL = none. */
 const char *pl_op_unknown_attr(const pl_node *node);
 
-/* Can this node's answer differ from run to run? Operators with a training_mode input only when it
+/* Can the result of this node differ between runs? Operators with a training_mode input only if it
  * is given. Resolved nodes only. */
 bool pl_node_is_random(const pl_node *node);
 bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
 bool pl_model_has_flag(const pl_model *model, unsigned flag);
-/* Also of nodes that are not resolved; false for NULL and for what has no row. */
+/* Works for unresolved nodes, too; false for NULL and for nodes without a row. */
 bool pl_node_has_flag(const pl_node *node, unsigned flag);
-pl_bodies pl_node_bodies(const pl_node *node); /* likewise */
+pl_bodies pl_node_bodies(const pl_node *node); /* the same for bodies */
 
 /* ---- attributes: the node's, else the row's default ---- */
 int64_t pl_attr_int(const pl_node *node, const char *name);

@@ -1,5 +1,5 @@
-/* Attributes as kernels and rules ask for them: the node's own, else the row's default.
- * pl_ops_resolve has checked their types, so these cannot fail. */
+/* Attributes for kernels and rules: the node's own, else the row's default. pl_ops_resolve has
+ * checked their types, so these cannot fail. */
 #include <string.h>
 
 #include "ops/op.h"
@@ -32,7 +32,7 @@ double pl_attr_float(const pl_node *node, const char *name) {
     const pl_attr *attr = given(node, name, PL_ATTR_FLOAT);
     if (attr != NULL) return (double)attr->f;
     const pl_op_attr *row = declared(node, name);
-    return row != NULL ? (double)(float)row->f : 0; /* attributes are floats in the format */
+    return row != NULL ? (double)(float)row->f : 0; /* attributes are float32 in the file */
 }
 
 pl_string pl_attr_string(const pl_node *node, const char *name) {

@@ -1,4 +1,4 @@
-/* The list of families, and finding a node's row. Adding a family adds one line to FAMILIES. */
+/* The list of families, and lookup of a node's row. Adding a family adds one word to FAMILIES. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -85,8 +85,8 @@ pl_status pl_node_fail(pl_err *err, pl_status status, const pl_node *node, const
 
 /* ---- resolving ---- */
 
-/* First row of each op name; rows of one op stand together (a test checks it). Built for one call
- * and thrown away: 500 insertions cost less than a global would. */
+/* First row of each op name; rows of one op are adjacent (a test checks it). Rebuilt for every
+ * call: 500 insertions are cheap, and there is no global state. */
 static pl_status index_rows(pl_strmap *index, pl_err *err) {
     for (size_t f = 0; f < N_FAMILIES; f++) {
         const char *last = "";
@@ -177,7 +177,7 @@ static pl_status check_attrs(const pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
-/* A domain that is not imported, as runtimes take it: the newest version of its operator. */
+/* Domains that are not imported use the newest version of the operator, as in runtimes. */
 static int version_without_import(const pl_node *node) {
     int version = 1;
     for (size_t i = 0; pl_op_at(i) != NULL; i++) {
@@ -198,7 +198,7 @@ static bool is_foreign(const pl_node *node) {
 
 typedef struct resolving {
     pl_strmap index;
-    bool known; /* only what is known has to be right */
+    bool known; /* unknown operators are allowed */
 } resolving;
 
 static pl_status resolve_graph(void *ctx, pl_graph *graph, pl_err *err) {
@@ -300,7 +300,7 @@ bool pl_model_has_flag(const pl_model *model, unsigned flag) {
     return search.found;
 }
 
-/* ---- rules that are spelt, not written ---- */
+/* ---- placeholders for missing rules ---- */
 
 pl_status pl_grad_todo(pl_grad *c) {
     (void)c;

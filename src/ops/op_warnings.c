@@ -1,4 +1,4 @@
-/* What a model has that is no error, but that its author should know. */
+/* Warnings about a model: not errors, but its author should know. */
 #include <string.h>
 
 #include "base/nearest.h"
@@ -21,7 +21,7 @@ const char *pl_op_unknown_attr(const pl_node *node) {
     return NULL;
 }
 
-typedef struct found { /* the first of each kind, and how many there are */
+typedef struct found { /* the first of each kind, and their count */
     const pl_node *attr, *import, *foreign;
     size_t n_attr, n_import, n_foreign;
 } found;
@@ -60,9 +60,38 @@ static void put_attr(const found *f, pl_buf *out) {
     put_more(out, f->n_attr);
 }
 
+/* The newest that the tables here were made from. */
+enum { OPSET_NEWEST = 28, ML_NEWEST = 5, IR_NEWEST = 14 };
+
+static bool put_version(const pl_model *model, size_t *i, pl_buf *out) {
+    const int opset = pl_model_opset(model, ""), ml = pl_model_opset(model, "ai.onnx.ml");
+    if (opset > OPSET_NEWEST && (*i)-- == 0) {
+        pl_buf_printf(
+            out,
+            "opset %d of ai.onnx is newer than %d, the newest that plumb knows; operators "
+            "are taken as of %d",
+            opset, OPSET_NEWEST, OPSET_NEWEST);
+        return true;
+    }
+    if (ml > ML_NEWEST && (*i)-- == 0) {
+        pl_buf_printf(out,
+                      "opset %d of ai.onnx.ml is newer than %d, the newest that plumb knows; "
+                      "operators are taken as of %d",
+                      ml, ML_NEWEST, ML_NEWEST);
+        return true;
+    }
+    if (model->ir_version > IR_NEWEST && (*i)-- == 0) {
+        pl_buf_printf(out, "IR version %lld is newer than %d, the newest that plumb knows",
+                      (long long)model->ir_version, IR_NEWEST);
+        return true;
+    }
+    return false;
+}
+
 bool pl_op_warning(const pl_model *model, size_t i, pl_buf *out) {
     found f = { .attr = NULL };
     char text[600];
+    if (put_version(model, &i, out)) return true;
     (void)look(&f, model->graph, NULL);
     const pl_node *const first[] = { f.foreign, f.import, f.attr };
     for (size_t k = 0; k < 3; k++) {

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* By how much correct code may be off: the green limit of PSNR. */
+/* Error that correct code may have: the green limit of PSNR. */
 static double decibels_of(pl_precision p) {
     static const double green[] = {
 #define X(NAME, text, green, yellow) (double)(green),
@@ -22,7 +22,7 @@ static pl_precision of_codes(pl_dtype dtype) {
     return dtype == PL_UNDEFINED || p == PL_PRECISION_EXACT ? PL_PRECISION_INT8 : p;
 }
 
-/* Quantise and dequantise: by the integers on either end, where their type is known. */
+/* Quantise and dequantise: by the integer types on both ends, where known. */
 static pl_precision of_quant(const pl_pair_graph *g, const pl_pg_node *node,
                              const pl_dtype *dtype) {
     const uint32_t in = node->n_own_in > 0 ? g->edges[node->in] : PL_PAIR_NONE;
@@ -44,7 +44,7 @@ static pl_precision of_inputs(const pl_pair_graph *g, const pl_pg_node *node, bo
     return p;
 }
 
-/* Codes to reals: nothing is rounded here. */
+/* Codes to reals: rounds nothing. */
 static bool reads_codes(const pl_pair_graph *g, const pl_pg_node *node, const pl_dtype *dtype) {
     const uint32_t in = node->n_own_in > 0 ? g->edges[node->in] : PL_PAIR_NONE;
     return in != PL_PAIR_NONE && pl_dtype_is_integer(dtype[in]);
@@ -89,7 +89,7 @@ void pl_effective_rounded(const pl_pair_graph *g, const pl_dtype *dtype, const b
         bool is = rounds(node);
         for (uint32_t k = 0; k < node->n_in; k++) {
             const uint32_t v = g->edges[node->in + k];
-            /* A cast makes integers of floats that differ. */
+            /* A cast makes integers from floats that may differ. */
             if (v != PL_PAIR_NONE && (same == NULL || !same[v]))
                 is = is || rounded[v] || pl_dtype_is_float(dtype[v]);
         }

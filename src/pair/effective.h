@@ -1,5 +1,5 @@
-/* The precision that a value really has: the coarsest that anything it was computed from went
- * through. A float behind a quantisation is worth int8, one behind a cast to fp16 fp16.
+/* The effective precision of a value: the coarsest that any of its inputs went through. A float
+ * after a quantisation has int8, one after a cast to fp16 has fp16.
  *
  * Quantised weights count only when they are not the same on both sides: rounded once, they are
  * exact for both. */
@@ -10,11 +10,11 @@
 #include "pair/pair_graph.h"
 
 /* of[v] for every value of the graph; F64 where nothing is known. dtype[v] = recorded type, or
- * PL_UNDEFINED. same[v], or NULL: both sides have the same bits here, so that nothing before it can
- * make them differ after it. */
+ * PL_UNDEFINED. same[v] (may be NULL): both sides have the same bits here, so nothing before it can
+ * make later values differ. */
 void pl_effective_find(const pl_pair_graph *graph, const pl_dtype *dtype, const bool *same,
                        bool count_weights, pl_precision *of);
-/* rounded[v]: its integers were reals that one side may have rounded to the next code. */
+/* rounded[v]: its integers come from reals, which one side may have rounded to the next code. */
 void pl_effective_rounded(const pl_pair_graph *graph, const pl_dtype *dtype, const bool *same,
                           bool *rounded);
 /* The coarser of two; EXACT only when `base` is. */

@@ -1,4 +1,4 @@
-/* Layout hypotheses: finding the one that fits.
+/* Layout hypotheses: finds the one that fits.
  *
  * Each is a map from an index of A to an element of B: a stride for each axis, and for blocked
  * layouts one axis that is split. They are tried on a sample of elements, so that the cost does not
@@ -88,7 +88,7 @@ static void try_flat(search *s) {
     if (!same(&s->a, &s->b)) put_word(h->text, same(&x, &y) ? "squeeze" : "reshape");
 }
 
-/* B's axes in the order p: equal to A's dims, or padded at the end of some of them. */
+/* B's axes in order p: equal to A's dims, or padded at the end of some. */
 static void try_order(search *s, const pl_shape *a, const pl_shape *b, const int64_t *p,
                       bool squeezed) {
     int64_t dense[PL_RANK_MAX], extra[PL_RANK_MAX], last_one = -1;
@@ -100,7 +100,7 @@ static void try_order(search *s, const pl_shape *a, const pl_shape *b, const int
         padded = padded || extra[i] > 0;
         moved = moved || p[i] != i;
         if (b->dims[p[i]] != 1) continue;
-        if (p[i] < last_one) return; /* the same order again */
+        if (p[i] < last_one) return; /* tried before */
         last_one = p[i];
     }
     if (!moved && !padded) return; /* flat */
@@ -116,7 +116,7 @@ static void try_order(search *s, const pl_shape *a, const pl_shape *b, const int
     }
 }
 
-/* Heap's algorithm would do; counting in base `rank` is plainer and small. */
+/* Counting in base `rank` is simpler than Heap's algorithm, and the ranks are small. */
 static void try_orders(search *s, const pl_shape *a, const pl_shape *b, bool squeezed) {
     int64_t p[PERM_RANK_MAX];
     int n_codes = 1;
@@ -134,7 +134,7 @@ static void try_orders(search *s, const pl_shape *a, const pl_shape *b, bool squ
     }
 }
 
-/* NCHWc: axis 1 in blocks, the place in the block as last axis. */
+/* NCHWc: axis 1 in blocks, the index in the block as last axis. */
 static void try_block(search *s) {
     const pl_shape *a = &s->a, *b = &s->b;
     int64_t dense[PL_RANK_MAX];
@@ -212,7 +212,7 @@ static double fit(const search *s, const hypothesis *h, const pl_tensor *a, cons
     return size > 0 ? sqrt(error / size) : HUGE_VAL;
 }
 
-/* Another order of the elements must be far better than the plain one to be believed. */
+/* Another order of the elements must fit far better than the plain one. */
 static const hypothesis *best_of(const search *s, double *second) {
     const hypothesis *best = NULL;
     *second = HUGE_VAL;
@@ -235,7 +235,7 @@ static bool is_numeric(pl_dtype dtype) {
     return c != PL_CLASS_NONE && c != PL_CLASS_STRING && c != PL_CLASS_COMPLEX;
 }
 
-/* With the tensors in this order only; `out` stays as it is when nothing fits better. */
+/* For the tensors in this order only; `out` is unchanged when nothing fits better. */
 static void find_one_way(const pl_tensor *a, const pl_tensor *b, const char *prefix,
                          pl_layout *out) {
     search s;
@@ -301,7 +301,7 @@ bool pl_layout_guess(int rank_a, const int64_t *dims_a, int rank_b, const int64_
     size_t n_usual = 0, n_others = 0;
     for (size_t i = 0; i < s.n; i++) {
         const hypothesis *h = &s.list[i];
-        if (h->flat && !plain) continue; /* a reshape is always possible: no evidence */
+        if (h->flat && !plain) continue; /* a reshape is always possible, so it is no evidence */
         const bool usual = h->flat || is_usual(h->text);
         if (usual && n_usual == 0) found = h;
         if (!usual && found == NULL) found = h;

@@ -30,7 +30,7 @@ pl_status pl_layout_find(const pl_tensor *a, const pl_tensor *b, pl_layout *out,
 /* By shapes alone: true when exactly one hypothesis fits (text may be ""). */
 bool pl_layout_guess(int rank_a, const int64_t *dims_a, int rank_b, const int64_t *dims_b,
                      char text[PL_LAYOUT_TEXT_MAX]);
-/* Whether it takes a part of a tensor on purpose: one rank's. */
+/* Does it select a part of a tensor (one rank's share)? */
 bool pl_layout_is_part(const char *text);
 /* New references to both in one shape, dense. PL_E_INVALID when the layout does not fit. */
 pl_status pl_layout_apply(const char *text, const pl_tensor *a, const pl_tensor *b,

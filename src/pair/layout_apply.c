@@ -1,4 +1,4 @@
-/* Applying a layout that layout.c found, or that a user wrote into a map. */
+/* Applies a layout that layout.c found, or that a user wrote into a map. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +88,7 @@ static pl_status squeeze(const pl_tensor *t, pl_tensor **out, pl_err *err) {
     return pl_tensor_reshape(t, less.rank, less.dims, out, err);
 }
 
-/* What rank args[1] of args[2] has of axis args[0]: a block, or every n-th. */
+/* The share of rank args[1] of args[2] along axis args[0]: a block, or every n-th. */
 static pl_status take_rank(const pl_tensor *t, const int64_t *args, int n, bool every,
                            pl_tensor **out, const char *text, pl_err *err) {
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];

@@ -1,4 +1,4 @@
-/* Between layout.c and layout_apply.c. */
+/* Shared by layout.c and layout_apply.c. */
 #ifndef PL_LAYOUT_INT_H
 #define PL_LAYOUT_INT_H
 

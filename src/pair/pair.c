@@ -1,4 +1,4 @@
-/* Pairing: the layers in order, what they share, and the result. */
+/* Pairing: runs the layers in order, holds what they share, and builds the result. */
 #include "pair/pair.h"
 
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static const struct {
     { PL_PAIR_SPELLING,  "spelling",  pl_pair_by_spelling },
     { PL_PAIR_STRUCTURE, "structure", pl_pair_by_structure },
     { PL_PAIR_VALUE,     "value",     pl_pair_by_value },
-    { PL_PAIR_STRUCTURE, "structure", pl_pair_by_structure }, /* from the anchors that values gave */
+    { PL_PAIR_STRUCTURE, "structure", pl_pair_by_structure }, /* uses anchors from values */
     { PL_PAIR_ORDER,     "order",     pl_pair_by_order },
     { PL_PAIR_LIKELY,    "likely",    pl_pair_by_likelihood },
 };
@@ -188,7 +188,7 @@ static bool alloc_ids(uint32_t **out, size_t n) {
 static pl_status place_items(pl_pair_state *s, int side, pl_err *err) {
     const pl_pair_side *ps = s->side[side];
     pl_pair_graph *g = &s->graph[side];
-    for (size_t i = ps->n_items; i-- > 0;) { /* backwards, so that lists come out forwards */
+    for (size_t i = ps->n_items; i-- > 0;) { /* backwards, so that the lists are in order */
         const pl_pair_item *item = &ps->items[i];
         uint32_t v = PL_PAIR_NONE;
         if (pl_strmap_has(&s->names[side], item->name))

@@ -1,10 +1,10 @@
 /* Pairing: which value of run A is which value of run B, how that is known, and how sure it is.
  *
  * Layers in order (pair.c has the table): the user's map, names, debug information, quantiser
- * suffixes, structure without names, values, order. A layer never takes back what an earlier one
- * has paired, and uses it as anchors. Wrong pairs are worse than none: what stays below the minimal
- * confidence is unpaired, with the reason. Linear or n log n in the number of values.
- * Both sides are borrowed and must outlive the pairing only where it says so. */
+ * suffixes, structure without names, values, order. A layer never undoes pairs of an earlier one,
+ * and uses them as anchors. Wrong pairs are worse than none: values below the minimal confidence
+ * stay unpaired, with the reason. Linear or n log n in the number of values. Both sides are
+ * borrowed and must outlive the pairing only where it says so. */
 #ifndef PL_PAIR_H
 #define PL_PAIR_H
 
@@ -17,12 +17,12 @@
 typedef struct pl_pair_item {
     const char *name;              /* unique on this side: the key of a recording */
     const char *value;             /* its name in the side's graph; "" = `name` */
-    const char *graph;             /* body it stands in, "LOOP_OUTPUT/body"; "" = main graph */
+    const char *graph;             /* body that contains it, "LOOP_OUTPUT/body"; "" = main graph */
     int64_t call;                  /* 0, 1, … where a body or a module runs several times */
     const char *const *stands_for; /* names on the other side (or in MODEL) that it carries */
     size_t n_stands_for;
     const char *op, *module, *source; /* source: "file:line" */
-    bool unmapped; /* its maker says that its name is none of the model's (PyTorch) */
+    bool unmapped; /* its creator says that its name is not one of the model (PyTorch) */
     bool has_shape;
     pl_dtype dtype; /* PL_UNDEFINED = unknown */
     int rank;       /* the rest when has_shape */
@@ -31,14 +31,14 @@ typedef struct pl_pair_item {
     pl_hash128 hash; /* of the dense bytes, as store/blob.h defines them */
     bool has_stats;
     pl_stats stats;
-    bool has_data;            /* the side's `read` gives its tensor */
+    bool has_data;            /* the side's `read` returns its tensor */
     unsigned flags;           /* PL_RECORD_INPUT, PL_RECORD_OUTPUT */
     const pl_value *in_graph; /* its value in side->model, or NULL: then looked up by name */
 } pl_pair_item;
 
-/* Items stand in the order of the run where that is known. Of the graph one is enough: the model,
- * or the JSON that a recording carries (docs/formats/recording.md); with neither, layers that need
- * a graph do nothing. */
+/* Items are in the order of the run where that is known. One form of the graph is enough: the
+ * model, or the JSON that a recording carries (docs/formats/recording.md); with neither, layers
+ * that need a graph do nothing. */
 typedef struct pl_pair_side {
     const pl_pair_item *items;
     size_t n_items;
@@ -80,7 +80,7 @@ typedef struct pl_pair {
 typedef struct pl_unpaired {
     size_t item;
     const char *reason; /* "fused into 'y'", "2 candidates: …", "confidence 0.4 below 0.5" */
-    bool expected;      /* folded, fused, a view or a constant: nothing to worry about */
+    bool expected;      /* folded, fused, a view or a constant: harmless */
 } pl_unpaired;
 
 typedef struct pl_pairing {
@@ -88,7 +88,7 @@ typedef struct pl_pairing {
     size_t n_pairs;
     pl_unpaired *unpaired_a, *unpaired_b; /* in order */
     size_t n_unpaired_a, n_unpaired_b;
-    pl_arena *arena; /* holds all of it, strings too: nothing points into the sides */
+    pl_arena *arena; /* holds everything including strings; nothing points into the sides */
 } pl_pairing;
 
 /* ---- the user's map (docs/formats/map.md) ---- */
@@ -96,7 +96,7 @@ typedef struct pl_pair_map_row {
     const char *a, *b; /* names of items; one is NULL: the other stays unpaired */
     const char *layout;
 } pl_pair_map_row;
-/* Values of several ranks that form one: names with {dim} in place of the rank. */
+/* Values of several ranks that form one: names with {dim} instead of the rank. */
 typedef struct pl_pair_shards {
     const char *a, *b, *rule;
 } pl_pair_shards;
@@ -109,14 +109,14 @@ typedef struct pl_pair_map {
 } pl_pair_map;
 
 pl_status pl_pair_map_open(const char *path, pl_pair_map *out, pl_err *err);
-/* `name` stands for it in messages. */
+/* `name` is used in messages. */
 pl_status pl_pair_map_read(const char *text, size_t n, const char *name, pl_pair_map *out,
                            pl_err *err);
 void pl_pair_map_release(pl_pair_map *map);
-/* Rows for the shards of one side (0 is A): its ranks are looked up in the recording, which gets
- * records for sums, and on side B for all that is joined. */
+/* Adds rows for the shards of one side (0 is A). Its ranks are looked up in the recording, which
+ * gets records for sums, and on side B for everything that is joined. */
 pl_status pl_pair_map_expand(pl_pair_map *map, int side, pl_recording *recording, pl_err *err);
-/* Pairs, and unpaired values as comments; what it prints, pl_pair_map_read reads. */
+/* Prints pairs, and unpaired values as comments; pl_pair_map_read reads it back. */
 pl_status pl_pair_map_print(const pl_pairing *pairing, const pl_pair_side *a, const pl_pair_side *b,
                             pl_buf *out, pl_err *err);
 
@@ -139,11 +139,11 @@ void pl_pairing_release(pl_pairing *pairing);
 const char *pl_pair_method_name(pl_pair_method method);
 
 /* ---- sides ---- */
-/* Items of all records (containers left out: their items are records); reads through the recording,
+/* Items of all records (not containers: their items are records). Reads through the recording,
  * which must outlive the side, as must the arena. `model` may be NULL. */
 pl_status pl_pair_side_of_recording(const pl_recording *recording, const pl_model *model,
                                     pl_arena *arena, pl_pair_side *out, pl_err *err);
-/* Inputs and every value that a node makes, bodies included; no tensors. */
+/* Inputs and every output of a node, bodies included; no tensors. */
 pl_status pl_pair_side_of_model(const pl_model *model, pl_arena *arena, pl_pair_side *out,
                                 pl_err *err);
 

@@ -1,5 +1,5 @@
-/* Pairing by debug information: what a value says it stands for, and the module of the source model
- * that made it.
+/* Pairing by debug information: the name that a value says it corresponds to, and the module of the
+ * source model that computed it.
  *
  * A module's output is the one value that leaves it. A recording of modules (PyTorch) names values
  * by module; a graph has several nodes of one module, so the pair is n to 1. */
@@ -7,12 +7,12 @@
 
 #include "pair/pair_int.h"
 
-#define AGREE 0.1 /* relative error of values that are the same but for a fault */
+#define AGREE 0.1 /* relative error of values that are the same apart from a fault */
 
 /* ---- stands for ---- */
 
 typedef struct claims {
-    pl_strmap by_name; /* name that an item of this side stands for -> item + 1 */
+    pl_strmap by_name; /* name that an item of this side corresponds to -> item + 1 */
 } claims;
 
 static pl_status claims_init(claims *c, const pl_pair_side *side, pl_err *err) {
@@ -20,7 +20,7 @@ static pl_status claims_init(claims *c, const pl_pair_side *side, pl_err *err) {
     for (size_t i = 0; i < side->n_items; i++) {
         const pl_pair_item *item = &side->items[i];
         for (size_t k = 0; k < item->n_stands_for; k++) {
-            if (pl_strmap_has(&c->by_name, item->stands_for[k])) continue; /* the first one */
+            if (pl_strmap_has(&c->by_name, item->stands_for[k])) continue; /* the first one wins */
             if (pl_strmap_put(&c->by_name, item->stands_for[k], (void *)(i + 1)) != 0)
                 return pl_fail_memory(err, 1);
         }
@@ -28,14 +28,14 @@ static pl_status claims_init(claims *c, const pl_pair_side *side, pl_err *err) {
     return PL_OK;
 }
 
-/* The item of the other side that has this name or stands for it; 0 = none. */
+/* The item of the other side that has this name or corresponds to it; 0 = none. */
 static uintptr_t find_other(const pl_pair_state *s, const claims *other, int side,
                             const char *name) {
     const uintptr_t found = (uintptr_t)pl_strmap_get(&s->names[side], name);
     return found != 0 ? found : (uintptr_t)pl_strmap_get(&other->by_name, name);
 }
 
-/* One item may stand for several: each gets its pair, unless it is already paired. */
+/* One item may correspond to several: each gets its pair, unless it is already paired. */
 static pl_status pair_claims(pl_pair_state *s, int side, const claims *other, pl_err *err) {
     const pl_pair_side *ps = s->side[side];
     for (uint32_t i = 0; i < ps->n_items; i++) {
@@ -62,8 +62,8 @@ static uint64_t text_key(uint64_t h, const char *s) {
     return pl_pair_mix(h, pl_hash64(s, strlen(s)));
 }
 
-/* A runtime's fused op keeps the name of the first op in it, and a folded one gets more inputs:
- * what they make is another value. */
+/* A runtime's fused op keeps the name of its first op, and a folded one gets more inputs: their
+ * outputs are different values. */
 static bool same_op(const pl_pair_state *s, uint32_t a, uint32_t b) {
     const uint32_t va = s->item_value[0][a], vb = s->item_value[1][b];
     if (va == PL_PAIR_NONE || vb == PL_PAIR_NONE) return false;
@@ -117,7 +117,7 @@ static pl_status find_leaving(const pl_pair_graph *g, pl_strmap *out, const void
         for (uint32_t u = g->use_at[v]; u < g->use_at[v + 1]; u++)
             leaves = leaves || strcmp(g->nodes[g->uses[u].node].module, module) != 0;
         if (!leaves || *module == '\0') continue;
-        if (!pl_domain_is_onnx(g->nodes[value->producer].domain)) continue; /* maybe fused */
+        if (!pl_domain_is_onnx(g->nodes[value->producer].domain)) continue; /* may be fused */
         void *now =
             pl_strmap_has(out, module) ? (void *)(uintptr_t)many : (void *)((uintptr_t)v + 1);
         if (pl_strmap_put(out, module, now) != 0) return pl_fail_memory(err, 1);
@@ -125,8 +125,8 @@ static pl_status find_leaving(const pl_pair_graph *g, pl_strmap *out, const void
     return PL_OK;
 }
 
-/* Items of one side that are named after a module of the other side's graph. An exporter may have
- * folded the next module into this one, so the values must agree at least roughly. */
+/* Pairs items of one side that are named after a module of the other side's graph. An exporter may
+ * have folded the next module into this one, so the values must agree at least roughly. */
 static pl_status pair_modules(pl_pair_state *s, int side, pl_err *err) {
     static const char many;
     const int other = 1 - side;
@@ -136,7 +136,7 @@ static pl_status pair_modules(pl_pair_state *s, int side, pl_err *err) {
     for (uint32_t i = 0; i < s->side[side]->n_items && st == PL_OK; i++) {
         const pl_pair_item *it = &s->side[side]->items[i];
         if (!pl_pair_is_open(s, side, i) || it->call > 0) continue;
-        if (s->item_value[side][i] != PL_PAIR_NONE) continue; /* has a graph to go by */
+        if (s->item_value[side][i] != PL_PAIR_NONE) continue; /* other layers use its graph */
         const void *found = pl_strmap_get(&leaving, *it->module != '\0' ? it->module : it->name);
         if (found == NULL || found == &many) continue;
         const uint32_t j = g->values[(uintptr_t)found - 1].first_item;

@@ -1,4 +1,4 @@
-/* The graph that the layers walk: building it, and what is a view or a quantised form of what. */
+/* Builds the graph that the layers walk; finds views and quantised forms. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,8 +51,8 @@ void pl_pair_graph_set_const(pl_pair_graph *g, uint32_t value, const pl_pg_const
     v->shape = pl_hash64(c->dims, (size_t)c->rank * sizeof *c->dims);
 }
 
-/* What recorded a graph may not know its opsets and domains, and runtimes have operators of ai.onnx
- * in domains of their own. */
+/* A recorded graph may lack opsets and domains, and runtimes put ai.onnx operators into domains of
+ * their own. */
 static const pl_op_def *find_row(const char *domain, const char *op, int opset) {
     enum { NEWEST = 1000 };
     const pl_op_def *row = pl_op_find(domain, op, opset);
@@ -61,7 +61,7 @@ static const pl_op_def *find_row(const char *domain, const char *op, int opset) 
     return row == NULL ? pl_op_find("com.microsoft", op, NEWEST) : row;
 }
 
-/* A search of the operator table for each kind of node, not for each node. */
+/* Searches the operator table once for each kind of node, not for each node. */
 const pl_op_def *pl_pair_graph_row(pl_pair_graph *g, const char *domain, const char *op,
                                    int opset) {
     char key[128];
@@ -79,7 +79,7 @@ static unsigned flags_of(const pl_pg_new_node *n, const pl_op_def *def) {
     if (def == NULL || (n->flags & PL_PG_BODY) != 0) return flags;
     if (strcmp(def->domain == NULL ? "" : def->domain,
                pl_domain_is_onnx(n->domain) ? "" : n->domain) != 0) {
-        return flags; /* only called alike */
+        return flags; /* only the same name */
     }
     if ((def->flags & PL_OP_VIEW) != 0) flags |= PL_PG_VIEW;
     if ((def->flags & PL_OP_COMMUTATIVE) != 0) flags |= PL_PG_COMMUTATIVE;
@@ -160,7 +160,7 @@ static void same_number(pl_pg_value *v, const pl_pg_value *x, unsigned codes) {
     v->flags = (v->flags & ~(unsigned)PL_PG_CODES) | codes;
 }
 
-/* Mul by a scale found at run time, and the scales themselves. */
+/* Mul by a scale computed at run time, and the scales themselves. */
 static bool trace_scale(const pl_pair_graph *g, pl_pg_node *node, pl_pg_value *v) {
     const pl_pg_value *x = input_of(g, node, 0), *y = input_of(g, node, 1);
     if (x == NULL || y == NULL) return false;

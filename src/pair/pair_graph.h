@@ -19,14 +19,14 @@ enum pl_pg_value_flag {
     PL_PG_INPUT = 1 << 1,  /* of the model */
     PL_PG_OUTPUT = 1 << 2, /* of the model */
     PL_PG_FIXED = 1 << 3,  /* depends on constants only */
-    PL_PG_CODES = 1 << 4,  /* integers that stand for the reals of `root` */
+    PL_PG_CODES = 1 << 4,  /* integers that represent the reals of `root` */
     PL_PG_SCALE = 1 << 5,  /* of a quantisation that is done at run time */
 };
 
 typedef struct pl_pg_value {
     const char *name;
     uint32_t producer, slot; /* PL_PAIR_NONE for constants and inputs */
-    uint32_t root;           /* the value whose elements it has, through views; else itself */
+    uint32_t root;           /* the value that it is a view of; else itself */
     uint32_t real;           /* … and through quantisation; else `root` */
     uint32_t first_item;     /* of the side, or PL_PAIR_NONE; more by pl_pair_state.next_item */
     uint32_t io;             /* position among inputs or outputs */
@@ -37,17 +37,17 @@ typedef struct pl_pg_value {
 enum pl_pg_node_flag {
     PL_PG_VIEW = 1 << 0,
     PL_PG_COMMUTATIVE = 1 << 1,
-    PL_PG_QUANT = 1 << 2, /* only changes how numbers are kept */
-    PL_PG_BODY = 1 << 3,  /* stands for the inputs of a body */
+    PL_PG_QUANT = 1 << 2, /* only changes the number format */
+    PL_PG_BODY = 1 << 3,  /* represents the inputs of a body */
     PL_PG_RANDOM = 1 << 4,
 };
 
 typedef struct pl_pg_node {
     const char *op, *domain, *module;
     uint64_t label;           /* op, domain, attributes */
-    uint64_t plain;           /* … of the op that it is the quantised form of */
+    uint64_t plain;           /* … of the op whose quantised form it is */
     const signed char *slots; /* of that op's inputs, ended by -1; NULL = all */
-    const pl_op_def *row;     /* also of an operator that is only called alike; NULL = none */
+    const pl_op_def *row;     /* by name, also if the domain differs; NULL = none */
     uint32_t in, n_in;        /* into graph->in; PL_PAIR_NONE where omitted */
     uint32_t n_own_in;        /* the rest are outputs of bodies */
     uint32_t out, n_out;
@@ -69,7 +69,7 @@ typedef struct pl_pair_graph {
     uint32_t *use_at;
     size_t values_capacity, nodes_capacity, edges_capacity;
     pl_strmap by_path; /* "path\nname", or "name" in the main graph -> value + 1 */
-    pl_strmap ops;     /* what the operator table says of each kind of node */
+    pl_strmap ops;     /* cache of operator-table lookups by kind of node */
     uint32_t *by_id;   /* from a model: pl_value.id -> value */
     size_t n_by_id;
     pl_arena *arena; /* names, keys, scratch of the builders */

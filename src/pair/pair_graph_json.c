@@ -1,5 +1,5 @@
 /* The graph that the layers walk, from the JSON that a recording carries
- * (docs/formats/recording.md). Attributes hash to what the model's own attributes hash to. */
+ * (docs/formats/recording.md). Attributes have the same hashes as those of a model. */
 #include <math.h>
 #include <string.h>
 

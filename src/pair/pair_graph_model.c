@@ -7,7 +7,7 @@
 
 typedef struct builder {
     pl_pair_graph *g;
-    pl_arena *scratch; /* of origins */
+    pl_arena *scratch; /* for origins */
     pl_err *err;
 } builder;
 
@@ -118,7 +118,7 @@ static size_t list_ids(const pl_pair_graph *g, pl_value *const *values, size_t n
     return n;
 }
 
-/* Bodies of the node, each after a node that stands for its inputs. */
+/* Bodies of the node, each after a node that represents its inputs. */
 static pl_status put_bodies(builder *b, const pl_node *node, const char *path) {
     const char *value = node->op;
     for (uint32_t i = node->n_out; i-- > 0;)

@@ -1,4 +1,4 @@
-/* Between the layers of pairing: what is paired so far, and building the graphs that they walk. */
+/* Shared by the layers of pairing: the pairs so far, and building the graphs that they walk. */
 #ifndef PL_PAIR_INT_H
 #define PL_PAIR_INT_H
 
@@ -40,13 +40,13 @@ typedef struct pl_pair_state {
     pl_strmap names[PL_PAIR_SIDES];      /* item name -> item + 1 */
     uint32_t *mate[PL_PAIR_SIDES];       /* item -> first pair of it, or PL_PAIR_NONE */
     uint32_t *value_mate[PL_PAIR_SIDES]; /* graph value -> graph value of the other side */
-    bool *barred[PL_PAIR_SIDES];         /* the user says that no counterpart */
+    bool *barred[PL_PAIR_SIDES];         /* the user's map says: no counterpart */
     const char **why[PL_PAIR_SIDES];     /* why it is not paired yet; NULL = not tried */
     pl_pair *pairs;                      /* heap */
     size_t n_pairs, pairs_capacity;
-    bool names_lie;      /* equal names are of other values: modules come from names, too */
-    uint64_t bytes_left; /* that may still be read */
-    pl_arena *arena;     /* of the result */
+    bool names_lie;      /* equal names are different values, so modules may be wrong, too */
+    uint64_t bytes_left; /* bytes that may still be read */
+    pl_arena *arena;     /* arena of the result */
 } pl_pair_state;
 
 /* Layers: one function each. */
@@ -66,19 +66,19 @@ pl_status pl_pair_find_relations(pl_pair_state *s, pl_err *err); /* and reasons 
 static inline bool pl_pair_is_open(const pl_pair_state *s, int side, uint32_t item) {
     return s->mate[side][item] == PL_PAIR_NONE && !s->barred[side][item];
 }
-/* Pairs two items, or notes why not when the confidence is too low. Items that are paired already
- * may be given again (n:1); the same two twice are one pair. */
+/* Pairs two items, or notes why not when the confidence is too low. Items may be paired more than
+ * once (n:1); the same two items make only one pair. */
 pl_status pl_pair_add(pl_pair_state *s, uint32_t a, uint32_t b, pl_pair_method method,
                       double confidence, const char *how, pl_err *err);
-/* Two values of the graphs: their items, call by call. Without items they are an anchor only. */
+/* Pairs the items of two graph values, call by call. Without items they are only an anchor. */
 pl_status pl_pair_add_values(pl_pair_state *s, uint32_t a, uint32_t b, pl_pair_method method,
                              double confidence, const char *how, pl_err *err);
-/* A reason, unless there is one already. Copied into the arena. */
+/* Notes a reason, unless there is one. Copied into the arena. */
 pl_status pl_pair_note(pl_pair_state *s, int side, uint32_t item, pl_err *err, const char *format,
                        ...) __attribute__((format(printf, 5, 6)));
 
-/* False when the types tell that it cannot be the same value: another kind of number or another
- * count of elements. True when they are unknown. */
+/* False when the types show that it cannot be the same value: a different class of numbers or
+ * number of elements. True when they are unknown. */
 bool pl_pair_fits(const pl_pair_item *a, const pl_pair_item *b);
 bool pl_pair_same_shape(const pl_pair_item *a, const pl_pair_item *b); /* both known and equal */
 /* rms(a - b) / rms(b) of the best layout, when both tensors can be read. */

@@ -1,9 +1,10 @@
-/* Likely pairs: an engine that is wrong never pairs surely by its values.
+/* Likely pairs: a wrong engine never pairs with certainty by its values.
  *
- * Where one side is a dump without a graph and the other a model, open values with the same number
- * of elements are set beside each other. The only one of its size on both sides is taken; of
- * several the nearest in value is, when it is nearest for both, clearly so, and the order of the
- * model is kept with all other pairs. They are marked "likely", and can be refused (strict). */
+ * If one side is a dump without a graph and the other a model, unpaired values with the same number
+ * of elements are compared. If there is only one of that size on both sides, they are paired. Of
+ * several, the two nearest in value are, if each is clearly the nearest of the other and the order
+ * of the model is kept with all other pairs. They are marked "likely" and can be refused
+ * (strict). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 enum { GROUP_MAX = 12, COUNT_MIN = 4 };
 #define LIKELY 0.5
-#define CLEARLY 1.5 /* so much worse is the next one */
+#define CLEARLY 1.5 /* the next one must be worse by this factor */
 
 typedef struct open_item {
     uint32_t item;
@@ -46,13 +47,13 @@ static pl_status list_open(const pl_pair_state *s, int side, open_item **out, si
     return PL_OK;
 }
 
-/* The node that makes a value of the model: nodes are in order. */
+/* Index of the node that computes a value of the model: nodes are in order. */
 static uint32_t place_of(const pl_pair_state *s, int side, uint32_t item) {
     const uint32_t v = s->item_value[side][item];
     return v == PL_PAIR_NONE ? PL_PAIR_NONE : s->graph[side].values[v].producer;
 }
 
-/* Does the dump, in its order, go through the model in its order when these two are one? */
+/* Would this pair keep the dump's order consistent with the model's? */
 static bool keeps_order(const pl_pair_state *s, int model, uint32_t a, uint32_t b) {
     const uint32_t dumped = model == 1 ? a : b, at = place_of(s, model, model == 1 ? b : a);
     size_t n_with = 0, n_against = 0;

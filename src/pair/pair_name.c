@@ -1,12 +1,12 @@
-/* Pairing by name. Names that an exporter counts up ("123", "onnx::Add_45") mean something else in
- * the next export, so equal names are believed only as far as operators and shapes agree with them
- * on the whole. Where they do, single ones that differ are findings, not reasons for doubt. */
+/* Pairing by name. Names that an exporter numbers ("123", "onnx::Add_45") change with every export,
+ * so equal names are trusted only if operators and shapes agree with them overall. If they do,
+ * single differences are findings, not doubts. */
 #include <string.h>
 
 #include "ops/op.h"
 #include "pair/pair_int.h"
 
-enum { FEW = 8 }; /* fewer votes say nothing */
+enum { FEW = 8 }; /* fewer votes are not enough */
 
 static const char *op_of(const pl_pair_state *s, int side, uint32_t item) {
     const pl_pair_item *it = &s->side[side]->items[item];
@@ -16,7 +16,7 @@ static const char *op_of(const pl_pair_state *s, int side, uint32_t item) {
     return n == PL_PAIR_NONE ? "" : s->graph[side].nodes[n].op;
 }
 
-/* Ops of a runtime's own (fused ones) may stand for anything. */
+/* A runtime's own ops (fused ones) may be anything. */
 static bool is_standard(const char *op) {
     return *op != '\0' && pl_op_find("", op, 1000) != NULL;
 }
@@ -36,8 +36,8 @@ static bool same_hash(const pl_pair_item *x, const pl_pair_item *y) {
            x->dtype == y->dtype && pl_pair_count(x) >= FEW;
 }
 
-/* The item of B with the name of an item of A, or NULL. A name that its maker gave to a tensor of
- * no value of the model means nothing beside a name of the model. */
+/* The item of B with the name of an item of A, or NULL. A name that was given to a tensor which is
+ * no value of the model does not match a name of the model. */
 static const pl_pair_item *namesake(const pl_pair_state *s, uint32_t a) {
     const pl_pair_item *x = &s->side[0]->items[a];
     const uintptr_t found = (uintptr_t)pl_strmap_get(&s->names[1], x->name);
@@ -89,7 +89,7 @@ static void pair_unrecorded(pl_pair_state *s) {
         if (((g[0].values[a].flags | g[1].values[b].flags) & PL_PG_CONST) != 0) continue;
         if (s->value_mate[0][a] != PL_PAIR_NONE || s->value_mate[1][b] != PL_PAIR_NONE) continue;
         if (g[0].values[a].first_item != PL_PAIR_NONE && g[1].values[b].first_item != PL_PAIR_NONE)
-            continue; /* had its chance */
+            continue; /* was tried before */
         s->value_mate[0][a] = b;
         s->value_mate[1][b] = a;
     }

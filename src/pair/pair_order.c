@@ -1,10 +1,10 @@
-/* Pairing by order: what stands between two pairs on one side is aligned with what stands between
- * them on the other.
+/* Pairing by order: the values between two pairs on one side are aligned with those between them on
+ * the other.
  *
  * The longest common subsequence by op and shape, by dynamic programming in a band, so that long
- * gaps cost n times the band. Only what every best alignment has in common is taken: the two
- * outermost ones are walked back, and all others run between them. For sides without a graph; where
- * both have one, structure has said what can be said. */
+ * gaps cost n times the band. Only pairs common to all best alignments are taken: the two outermost
+ * ones are traced, and all others run between them. For sides without a graph; if both have one,
+ * structure is better. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,16 +13,16 @@
 #include "pair/pair_int.h"
 
 enum {
-    BAND = 128,          /* beside the diagonal */
-    CELLS_MAX = 1 << 25, /* gaps that need a larger table are left alone */
+    BAND = 128,          /* width on each side of the diagonal */
+    CELLS_MAX = 1 << 25, /* gaps that need a larger table are skipped */
 };
 
 typedef struct gap {
-    const uint32_t *a, *b; /* open items */
+    const uint32_t *a, *b; /* unpaired items */
     size_t n_a, n_b;
     size_t width; /* of a row of the table */
     uint32_t *table;
-    uint32_t *mate;                     /* of the first walk: item of b + 1 by place in a */
+    uint32_t *mate;                     /* of the first trace: item of b + 1 by index in a */
     const uint64_t *ops[PL_PAIR_SIDES]; /* by item: see op_key */
 } gap;
 
@@ -30,8 +30,8 @@ typedef struct gap {
 
 enum { STANDARD = 1 };
 
-/* A hash of the op whose last bit says whether ONNX has it: another framework's ops have other
- * names for the same thing, so they differ from none. 0 = unknown. */
+/* A hash of the op whose last bit says whether ONNX has it. Ops of other frameworks have other
+ * names for the same thing, so they match any op. 0 = unknown. */
 static pl_status op_key(pl_strmap *seen, const char *op, uint64_t *out, pl_err *err) {
     *out = 0;
     if (*op == '\0') return PL_OK;
@@ -93,8 +93,8 @@ static void fill(const pl_pair_state *s, gap *g) {
     }
 }
 
-/* One of the two outermost of the best alignments: a match is taken as late as possible in one
- * sequence and as early as possible in the other, or the other way round. */
+/* Traces one of the two outermost best alignments: matches as late as possible in one sequence and
+ * as early as possible in the other, or the reverse. */
 static pl_status walk_back(pl_pair_state *s, gap *g, bool second, pl_err *err) {
     size_t i = g->n_a, j = g->n_b;
     while (i > 0 && j > 0) {

@@ -1,28 +1,28 @@
-/* What a pair covers on each side, and why the rest is not paired.
+/* Relations of pairs (1:1, n:1, …), and reasons for unpaired values.
  *
- * The segment of a paired value is what is computed between it and the paired values above it. One
- * op on one side against several on the other is a fusion: the relation says so, and the values
- * inside are listed as its members. Several on both sides: they go different ways. */
+ * The segment of a paired value is everything computed between it and the paired values above it.
+ * One op on one side against several on the other is a fusion: the relation says so and lists the
+ * values inside as members. Several on both sides are different decompositions. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "pair/pair_int.h"
 
 enum {
-    SEGMENT_MAX = 4096, /* values: larger ones are not looked at */
-    FEW_OPS = 16,       /* more on both sides are no fusion, but a part without pairs */
+    SEGMENT_MAX = 4096, /* values; larger segments are skipped */
+    FEW_OPS = 16,       /* more on both sides: not a fusion, but a part without pairs */
 };
 
 typedef struct segment {
-    uint32_t *values; /* inside: not paired */
+    uint32_t *values; /* unpaired values inside */
     size_t n_values;
-    size_t n_ops; /* that compute; views and quantisation do not count */
+    size_t n_ops; /* ops that compute; views and quantisation do not count */
     bool too_large;
 } segment;
 
 typedef struct walk {
     pl_pair_state *s;
-    uint32_t *stamp[PL_PAIR_SIDES]; /* by value: the last segment that has seen it */
+    uint32_t *stamp[PL_PAIR_SIDES]; /* by value: the last segment that visited it */
     segment seg[PL_PAIR_SIDES];
     uint32_t number;
 } walk;
@@ -31,7 +31,7 @@ static bool computes(const pl_pg_node *node) {
     return (node->flags & (PL_PG_VIEW | PL_PG_QUANT | PL_PG_BODY)) == 0;
 }
 
-/* The same numbers are paired under another name: a view of them, or their codes. */
+/* Are the same numbers paired under another name, as a view or as codes? */
 static bool is_paired(const pl_pair_state *s, int side, uint32_t v) {
     return s->value_mate[side][v] != PL_PAIR_NONE;
 }
@@ -114,7 +114,7 @@ static pl_status relate(walk *w, pl_pair *pair, pl_err *err) {
     return list_members(w, 0, pair, what, err);
 }
 
-/* One item in several pairs: without graphs, or beside them. */
+/* Items in several pairs, without graphs. */
 static void relate_shared(pl_pair_state *s) {
     for (size_t i = 0; i < s->n_pairs; i++) {
         pl_pair *p = &s->pairs[i];
@@ -126,7 +126,7 @@ static void relate_shared(pl_pair_state *s) {
 
 /* ---- reasons ---- */
 
-/* The item that is paired and has the same numbers. */
+/* A paired item with the same numbers. */
 static uint32_t find_twin(const pl_pair_state *s, int side, uint32_t v, const uint32_t *paired) {
     const pl_pg_value *value = &s->graph[side].values[v];
     if (paired[value->root] != PL_PAIR_NONE) return paired[value->root];

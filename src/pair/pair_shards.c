@@ -3,9 +3,9 @@
  *   { "a": "rank{tp}/layers.{l}.up", "b": "/layers.{l}/up/MatMul_output_0", "rule": "concat 2 over
  * tp" }
  *
- * {…} stands for a number. The one that the rule names counts the ranks; the others are the same on
- * both sides and stand for every number that there is. On side A each rank is compared with its
- * part, so that the rank is told; on side B the parts are joined. */
+ * {…} matches a number. The one named in the rule counts the ranks; the others are the same on both
+ * sides and match every number. On side A each rank is compared with its part, so that the report
+ * names the rank; on side B the parts are joined. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ typedef struct rule {
 } rule;
 
 typedef struct group { /* the ranks of one value */
-    const char *name;  /* with {dim} left as it is */
+    const char *name;  /* with {dim} left in place */
     const char *other; /* its name on the other side */
     const char **keys; /* by rank */
     size_t n_keys, capacity;
@@ -114,7 +114,7 @@ static bool fits(const char *pattern, const char *text, numbers *found) {
     return *text == '\0';
 }
 
-/* The pattern with its numbers; {dim} stays. NULL: a number that is not known, or no memory. */
+/* Fills in the pattern's numbers; {dim} stays. NULL: unknown number, or no memory. */
 static const char *fill(pl_arena *arena, const char *pattern, const numbers *found, const rule *r) {
     char out[NAME_MAX_BYTES];
     size_t n = 0;
@@ -178,7 +178,7 @@ static pl_status add_key(expansion *x, const char *key, const numbers *found, pl
     if (at->value >= RANKS_MAX)
         return pl_fail(err, PL_E_LIMIT, "'%s': at most %d ranks are supported", key, RANKS_MAX);
     size_t g = (size_t)(uintptr_t)pl_strmap_get(&x->by_name, name);
-    if (g == 0) { /* the first rank of this value */
+    if (g == 0) { /* first rank of this value */
         const char *other = fill(arena, x->other, found, &x->rule);
         if (other == NULL)
             return pl_fail(err, PL_E_INVALID, "'%s' has a number that '%s' does not have", x->other,
@@ -229,7 +229,7 @@ static pl_status add_joined(expansion *x, const group *g, pl_join how, const cha
     return add_row(x, key, g->other, "", err);
 }
 
-/* Ranks that are not compared themselves must not be paired with anything else. */
+/* Ranks that are not compared must not be paired with anything else. */
 static pl_status bar(expansion *x, const group *g, size_t but, pl_err *err) {
     for (size_t r = 0; r < g->n_keys; r++)
         if (r != but) PL_TRY(add_row(x, g->keys[r], NULL, "", err));
@@ -272,7 +272,7 @@ static pl_status expand_one(expansion *x, const pl_pair_shards *s, pl_err *err) 
                        s->rule);
     if (has_dim(s->a, &x->rule) == has_dim(s->b, &x->rule))
         return pl_fail(err, PL_E_INVALID, "either 'a' or 'b' must have {%s}", x->rule.dim);
-    if (has_dim(s->a, &x->rule) != (x->side == 0)) return PL_OK; /* the other side's */
+    if (has_dim(s->a, &x->rule) != (x->side == 0)) return PL_OK; /* belongs to the other side */
     x->own = x->side == 0 ? s->a : s->b;
     x->other = x->side == 0 ? s->b : s->a;
     PL_TRY(collect(x, err));

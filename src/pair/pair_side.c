@@ -33,7 +33,7 @@ static void fill_item(pl_pair_item *item, const pl_record *r) {
     memcpy(item->dims, r->dims, sizeof item->dims);
 }
 
-/* A recording without a graph of its own may come with the model that it was made from. */
+/* A recording without a graph may come with the model it was made from. */
 pl_status pl_pair_side_of_recording(const pl_recording *recording, const pl_model *model,
                                     pl_arena *arena, pl_pair_side *out, pl_err *err) {
     const size_t n = recording->n_records;

@@ -1,6 +1,6 @@
-/* Pairing by names that were spelt for a file system or for C: "_0_Conv_output_0" for
- * "/0/Conv_output_0". Letters and digits must agree, in their order; what stands between them may
- * be anything. Only where one spelling means one value on each side. */
+/* Pairing by names that were changed for a file system or for C: "_0_Conv_output_0" for
+ * "/0/Conv_output_0". Letters and digits must agree in order; anything may be between them. Only if
+ * the spelling is unique on each side. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,12 +1,12 @@
 /* Pairing by structure, without names.
  *
- * Each value gets two fingerprints: of everything above it (what it is computed from) and of
- * everything below it (what becomes of it). What is paired already has the fingerprint of its pair
- * on both sides, so each round starts from the anchors and goes through whatever is equal between
- * them, however deep. A fingerprint that exactly one value of each side has makes a pair; where the
- * one above and the one below suggest different counterparts, neither is used. Rounds go on until
- * nothing new is found, in tiers: weights by content; weights by shape; the same with views and
- * quantisation folded away; any weights. Linear in the graph for each round. */
+ * Each value gets two fingerprints: of everything above it (its inputs) and of everything below it
+ * (its uses). Paired values have the fingerprint of their pair on both sides, so each round starts
+ * from the anchors and goes through everything that is equal between them. A fingerprint that is
+ * unique on each side makes a pair; if the two fingerprints suggest different counterparts, neither
+ * is used. Rounds go on until nothing new is found, in tiers: weights by content; weights by shape;
+ * the same with views and quantisation folded away; any weights. Linear in the graph for each
+ * round. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -46,7 +46,7 @@ typedef struct walk {
     uint64_t *up[PL_PAIR_SIDES], *down[PL_PAIR_SIDES];
     uint64_t *anchor[PL_PAIR_SIDES]; /* fingerprint of the pair; 0 = none. By representative */
     uint32_t *best[PL_PAIR_SIDES];   /* representative -> the value to pair */
-    bool same_inputs, same_outputs;  /* as many on both sides: their positions count */
+    bool same_inputs, same_outputs;  /* same number on both sides: their positions count */
     size_t n_new;
 } walk;
 
@@ -117,7 +117,7 @@ static void print_up(walk *w, int side) {
     }
 }
 
-/* What is certain about the value: constants and anchors among the other inputs. */
+/* What is known about the other inputs: constants and anchors. */
 static uint64_t beside(const walk *w, int side, const pl_pg_node *node, uint32_t slot) {
     const pl_pair_graph *g = &w->s->graph[side];
     uint64_t sum = 0;
@@ -132,7 +132,7 @@ static uint64_t beside(const walk *w, int side, const pl_pg_node *node, uint32_t
     return sum;
 }
 
-/* The slot that the input has in the op that this one is the quantised form of; -1 = none. */
+/* The index of this input in the op whose quantised form the node is; -1 = none. */
 static int plain_slot(const walk *w, const pl_pg_node *node, uint32_t slot) {
     if (any_order(w, node)) return 0;
     if (!w->t->fold || node->slots == NULL) return (int)slot;
@@ -180,7 +180,7 @@ static void set_anchors(walk *w) {
     for (uint32_t v = 0; v < s->graph[0].n_values; v++) {
         if (s->value_mate[0][v] == PL_PAIR_NONE) continue;
         const uint32_t a = rep(w, 0, v), b = rep(w, 1, s->value_mate[0][v]);
-        /* A weight and its quantised form are two constants: only shapes are the same. */
+        /* A weight and its quantised form are different constants: only the shapes agree. */
         if (w->t->fold &&
             ((s->graph[0].values[a].flags | s->graph[1].values[b].flags) & PL_PG_FIXED))
             continue;
@@ -189,7 +189,7 @@ static void set_anchors(walk *w) {
     }
 }
 
-/* Of values with the same numbers the first that was recorded, floats before codes. */
+/* Of values with the same numbers, the first that was recorded, floats before codes. */
 static void set_best(walk *w, int side) {
     const pl_pair_graph *g = &w->s->graph[side];
     uint32_t *best = w->best[side];
@@ -223,9 +223,9 @@ static pl_status fill_keys(const walk *w, bool up, bool down, pl_pair_keys *keys
         for (uint32_t v = 0; v < s->graph[side].n_values; v++) {
             if (!is_candidate(w, side, v)) continue;
             const uint64_t x = up ? w->up[side][v] : 0, y = down ? w->down[side][v] : 0;
-            if (down && !up && y == 0) continue; /* nothing depends on it: no evidence */
+            if (down && !up && y == 0) continue; /* nothing uses it: no evidence */
             const bool fixed = (s->graph[side].values[v].flags & PL_PG_FIXED) != 0;
-            if (fixed && !w->t->content && (!down || y == 0)) continue; /* a shape says little */
+            if (fixed && !w->t->content && (!down || y == 0)) continue; /* weak evidence */
             pl_pair_keys_add(keys, side, pl_pair_mix(pl_pair_mix(0, x), y), v);
         }
     }
@@ -236,8 +236,8 @@ static bool is_unique(const struct pl_pair_key *k) {
     return k->n[0] == 1 && k->n[1] == 1;
 }
 
-/* Views and quantisation are left to the tiers that fold them: below, a value and its view look
- * alike. */
+/* Views and quantisation are left to the tiers that fold them: from below, a value and its view
+ * look the same. */
 static unsigned kind_of(const pl_pair_graph *g, uint32_t v) {
     const uint32_t n = g->values[v].producer;
     return n == PL_PAIR_NONE ? 0 : g->nodes[n].flags & (PL_PG_VIEW | PL_PG_QUANT);
@@ -267,14 +267,14 @@ static uint64_t one_key(uint64_t up, uint64_t down) {
     return pl_pair_mix(pl_pair_mix(0, up), down);
 }
 
-/* a's only counterpart by one fingerprint alone, or PL_PAIR_NONE. */
+/* The only counterpart by this fingerprint, or PL_PAIR_NONE. */
 static uint32_t only_one(const pl_pair_keys *keys, uint64_t key) {
     const struct pl_pair_key *k = pl_pair_keys_find(keys, key);
     return is_unique(k) ? k->last[1] : PL_PAIR_NONE;
 }
 
 typedef struct choice {
-    uint32_t up, down; /* counterparts by one fingerprint alone */
+    uint32_t up, down; /* counterparts by each fingerprint alone */
 } choice;
 
 static choice choose(const walk *w, const pl_pair_keys *up, const pl_pair_keys *down, uint32_t a) {
@@ -291,8 +291,8 @@ static void claim(uint32_t *claimed, bool *doubt, uint32_t b, uint32_t a) {
     claimed[b] = a + 1;
 }
 
-/* Two fingerprints that name different counterparts, of a value of either side, cast doubt on both
- * of these. Not so where everything above is equal, weights too: that is the same value. */
+/* If the fingerprints of a value of either side name different counterparts, both are doubtful. Not
+ * if everything above is equal, weights included: then it is the same value. */
 static pl_status pair_chosen(walk *w, const pl_pair_keys *up, const pl_pair_keys *down,
                              uint32_t *claimed, bool *doubt, pl_err *err) {
     const uint32_t n = w->s->graph[0].n_values;

@@ -1,7 +1,7 @@
-/* Pairing by the names that quantisers and runtimes make from a value's own.
+/* Pairing by names that quantisers and runtimes derive from a value's name.
  *
- * Rows are in order of preference: a float form of the value before its integer codes. What holds
- * codes is paired only where there is no float form, with a lower confidence. */
+ * Rows are in order of preference: a float form of the value before its integer codes. Codes are
+ * paired only if there is no float form, with lower confidence. */
 #include <string.h>
 
 #include "pair/pair_int.h"
@@ -14,7 +14,7 @@ typedef struct affix {
 
 /* clang-format off */
 static const affix affixes[] = {
-    /* ONNX Runtime, fp16 models on CPU: the value in fp32 (blame.md 1.1). */
+    /* ONNX Runtime, fp16 models on CPU: the value in fp32. */
     { "InsertedPrecisionFreeCast_", "",                      0.95, "same value in another precision" },
     { "InsertedCast_",              "",                      0.95, "same value in another precision" },
     /* onnxruntime.quantization, QDQ. */
@@ -25,7 +25,7 @@ static const affix affixes[] = {
     { "", ".dequant",                                        0.9,  "quantised and dequantised" },
     /* tf2onnx, TensorFlow. */
     { "", ":0",                                              0.95, "TensorFlow's name" },
-    /* coremltools and friends. */
+    /* coremltools and similar. */
     { "", "_cast",                                           0.85, "same value in another precision" },
     { "", "_cast_fp16",                                      0.9,  "same value in another precision" },
     { "", "_cast_fp32",                                      0.9,  "same value in another precision" },
@@ -69,7 +69,7 @@ static pl_status pair_affix(pl_pair_state *s, int side, uint32_t i, const affix 
         return PL_OK;
     const uint32_t a = side == 0 ? i : j, b = side == 0 ? j : i;
     PL_TRY(pl_pair_add(s, a, b, PL_PAIR_SUFFIX, x->confidence, x->how, err));
-    if (pl_pair_is_open(s, 0, a)) return PL_OK; /* too low */
+    if (pl_pair_is_open(s, 0, a)) return PL_OK; /* confidence too low */
     if (!pl_pair_fits(&s->side[0]->items[a], &s->side[1]->items[b]))
         s->pairs[s->n_pairs - 1].layout = "codes";
     return PL_OK;

@@ -1,8 +1,8 @@
-/* Pairing by values: equal bytes, then the best fit among tensors with like statistics.
+/* Pairing by values: equal bytes, then the best fit among tensors with similar statistics.
  *
- * Equal bytes say nothing when the tensor is small or all its elements are the same. A fit must be
- * the best for both sides, close, and clearly better than the next one. Each open tensor is read
- * once for its statistics and a few times for the fits; read_limit bounds the bytes. */
+ * Equal bytes prove nothing if the tensor is small or all its elements are equal. A fit must be the
+ * best for both sides, close, and clearly better than the next one. Each open tensor is read once
+ * for its statistics and a few times for the fits; read_limit bounds the bytes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 #include "pair/pair_int.h"
 
 enum {
-    COUNT_MIN = 8,   /* elements: fewer are equal by chance */
-    SHARED_MAX = 4,  /* values of one side that may be one of the other */
-    WINDOW_MAX = 64, /* neighbours in statistics that are looked at */
-    FITS_MAX = 6,    /* … and read */
+    COUNT_MIN = 8,   /* elements; smaller tensors may be equal by chance */
+    SHARED_MAX = 4,  /* values of one side that may share a counterpart */
+    WINDOW_MAX = 64, /* neighbours in statistics to consider */
+    FITS_MAX = 6,    /* … and to read */
 };
-#define OTHER_LAYOUT 2e-3 /* so much worse is a fit that needs another layout */
+#define OTHER_LAYOUT 2e-3 /* penalty for a fit that needs another layout */
 #define NEAR 0.02         /* of the largest element: statistics that may be of the same value */
 
 /* NULL when it has no data, or the limit is reached. */
@@ -72,7 +72,8 @@ static bool group_is_open(const pl_pair_state *s, const struct pl_pair_key *k) {
            pl_pair_is_open(s, 1, k->last[1]);
 }
 
-/* One value of a side has the bytes of several of the other: all of them, if all are open. */
+/* One value of a side has the bytes of several on the other: pair all of them, if all are
+ * unpaired. */
 static bool is_shared(const struct pl_pair_key *k) {
     return (k->n[0] == 1 && k->n[1] > 1 && k->n[1] <= SHARED_MAX) ||
            (k->n[1] == 1 && k->n[0] > 1 && k->n[0] <= SHARED_MAX);
@@ -225,14 +226,13 @@ pl_status pl_pair_measure(pl_pair_state *s, uint32_t a, uint32_t b, double *erro
     return st;
 }
 
-/* Elementwise where both have their data, else as far as the statistics go. */
+/* Elementwise if both have data, else by statistics. */
 static pl_status measure(pl_pair_state *s, const sketch *x, const sketch *y, double *error,
                          bool *by_data, pl_err *err) {
     pl_layout layout;
     PL_TRY(measure_items(s, x->item, y->item, &layout, by_data, err));
     *error = *by_data ? layout.error : distance(x, y);
-    if (*layout.text != '\0')
-        *error += OTHER_LAYOUT; /* a view of it rather than the value itself */
+    if (*layout.text != '\0') *error += OTHER_LAYOUT; /* prefer the value itself to a view of it */
     return PL_OK;
 }
 
@@ -247,7 +247,7 @@ static void offer(sketch *x, uint32_t other, double error, bool by_data) {
     }
 }
 
-/* 0 = not to be believed. */
+/* Confidence; 0 = not trusted. */
 static double trust(const sketch *x) {
     if (x->by_data) {
         if (x->error > 0.02 || x->second < 5 * x->error || x->second < 1e-3) return 0;
@@ -304,7 +304,8 @@ pl_status pl_pair_by_value(pl_pair_state *s, pl_err *err) {
 
 /* ---- layouts of what is paired ---- */
 
-/* Equal dims but for their order, two of them the same: a transposition would not show. */
+/* Equal dims apart from their order, two of them the same: a transposition would not show in the
+ * shape. */
 static bool may_hide_order(const pl_pair_item *a, const pl_pair_item *b) {
     if (!pl_pair_same_shape(a, b) || pl_pair_count(a) < COUNT_MIN || a->rank > 5) return false;
     if (a->has_hash && b->has_hash && pl_hash128_equal(a->hash, b->hash)) return false;
@@ -334,8 +335,8 @@ static bool is_same_shape(const pl_pair_state *s, const pl_pair *pair) {
     return pl_pair_same_shape(&s->side[0]->items[pair->a], &s->side[1]->items[pair->b]);
 }
 
-/* Of one shape and yet in another order: a fault, unless one side is seen to keep its values so, or
- * the values alone made the pair. Outputs have one order. */
+/* The same shape but another order is a fault, unless one side is known to use that layout, or the
+ * values alone made the pair. Outputs have one order. */
 static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair, const pl_strmap *seen) {
     const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
     if (strcmp(pair->method, "value") == 0) return true;
@@ -343,7 +344,7 @@ static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair, const p
     return pl_strmap_has(seen, pair->layout);
 }
 
-/* seen: the layouts between values of different shapes. */
+/* seen: layouts found between values of different shapes. */
 static pl_status find_one(pl_pair_state *s, pl_pair *pair, bool of_one_shape, pl_strmap *seen,
                           pl_err *err) {
     const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];

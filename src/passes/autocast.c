@@ -1,4 +1,4 @@
-/* The three policies over retyping: autocast by the operator table, fp64, single nodes. */
+/* The three policies on top of retyping: autocast by the operator table, fp64, single nodes. */
 #include "passes/autocast.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Mixed precision: each operator computes in the type that its row's autocast column says. */
+/* Mixed precision: each operator computes in the type given by the autocast column of its row. */
 #ifndef PL_AUTOCAST_H
 #define PL_AUTOCAST_H
 
@@ -13,8 +13,8 @@ pl_status pl_model_autocast_but(pl_model *model, pl_dtype low, const bool *raise
                                 pl_changes *changes, pl_err *err);
 /* Every float becomes a double: inputs, outputs, constants, bodies and Casts. In place. */
 pl_status pl_model_fp64(pl_model *model, pl_changes *changes, pl_err *err);
-/* The nodes of the main graph for which raise[index] is true compute in float32, the others as they
- * do; a Cast to a lower type does not lower any more. In place. */
+/* The nodes of the main graph for which raise[index] is true compute in float32, the others as
+ * before; among them a Cast to a lower type no longer lowers. In place. */
 pl_status pl_model_raise_nodes(pl_model *model, const bool *raise, pl_changes *changes,
                                pl_err *err);
 

@@ -1,5 +1,5 @@
-/* Reverse accumulation: nodes from the outputs backwards, each asked for its rule once, when all
- * that its outputs feed has been asked. */
+/* Reverse accumulation: visits nodes from the outputs backwards and applies the rule of each once,
+ * after all readers of its outputs. */
 #include "passes/backward.h"
 
 #include "base/alloc.h"
@@ -30,7 +30,7 @@ static pl_status accumulate(backward *b, const pl_node *node, pl_value *x, pl_va
 
 /* ---- If ---- */
 
-typedef struct captures { /* values of the graphs around that a node's bodies read */
+typedef struct captures { /* values of enclosing graphs that a node's bodies read */
     const backward *b;
     pl_value **list;
     size_t n;
@@ -40,7 +40,7 @@ typedef struct captures { /* values of the graphs around that a node's bodies re
 static void capture(void *ctx, pl_value *value) {
     captures *c = ctx;
     if (value->id >= c->b->n_values || !c->b->depends[value->id] || c->seen[value->id]) return;
-    /* A value of the body itself depends, too. */
+    /* Values of the body itself can depend, too. */
     for (const pl_graph *g = c->b->graph; g != NULL; g = g->parent) {
         if (g != value->graph) continue;
         c->seen[value->id] = true;
@@ -49,7 +49,7 @@ static void capture(void *ctx, pl_value *value) {
     }
 }
 
-/* One branch: computed again, then differentiated; its outputs are the gradients of the captured
+/* One branch: recomputed, then differentiated; its outputs are the gradients of the captured
  * values. */
 static pl_status grad_branch(backward *b, const pl_node *node, pl_value *const *dy,
                              const captures *c, pl_node *owner, const char *name) {
@@ -89,7 +89,7 @@ static pl_status grad_branch(backward *b, const pl_node *node, pl_value *const *
             st = pl_fail_memory(b->err, 1);
             goto done;
         }
-        /* An output of a body must be its own. */
+        /* An output of a body must be a value of the body. */
         if (dx[i] == NULL) {
             PL_TRY_GOTO(done, st, pl_pass_zeros_like(body, c->list[i], 0, base, &out, b->err));
         } else {
@@ -199,7 +199,7 @@ static pl_status run_backward(backward *b, pl_value *const *ys, pl_value *const 
             b->grad[ys[i]->id] = dy;
             continue;
         }
-        pl_value *sum = NULL; /* one value is two outputs */
+        pl_value *sum = NULL; /* two outputs may be the same value */
         PL_TRY(pl_pass_op(b->graph, "Add", (pl_value *const[]){ b->grad[ys[i]->id], dy }, 2,
                           "grad/sum", NULL, &sum, b->err));
         sum->type = ys[i]->type;

@@ -16,7 +16,7 @@ pl_status pl_backward_sum(pl_graph *graph, pl_value *const *ys, pl_value *const 
                           pl_value *const *xs, size_t n_xs, pl_value **out, pl_err *err);
 
 /* Replaces every ai.onnx.preview.training.Gradient node of the main graph by the nodes that compute
- * it. A model without one is left as it is. */
+ * it. A model without one is unchanged. */
 pl_status pl_lower_gradient(pl_model *model, pl_err *err);
 
 /* ---- models with gradients ---- */
@@ -32,7 +32,7 @@ typedef enum pl_backward_part {
      * gradients, as in the joint graph. */
     PL_BACKWARD_BACKWARD
 } pl_backward_part;
-/* A new model; the given one is left as it is. No float output, or no float input or parameter:
+/* Returns a new model; the given one is unchanged. No float output, or no float input or parameter:
  * PL_E_UNSUPPORTED. `options` (may be NULL) gives sizes to symbolic dims: some rules need them.
  * Tensors are shared. */
 pl_status pl_model_backward(const pl_model *model, pl_backward_part part,

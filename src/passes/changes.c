@@ -1,4 +1,4 @@
-/* The list, and its two forms. */
+/* The list of changes, printed as text and JSON. */
 #include "passes/changes.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
-/* Eval mode. What an operator does in training is told by its row: an input or attribute called
- * training_mode, an attribute is_test, or (BatchNormalization before 14) outputs saved_mean and
- * saved_var, whose being named is what asks for training. */
+/* Eval mode. The operator's row tells how it trains: an input or attribute training_mode, an
+ * attribute is_test, or (BatchNormalization before 14) outputs saved_mean and saved_var, which turn
+ * training on when they are named. */
 #include "passes/eval_mode.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static pl_status set_int(pl_node *node, const char *name, int64_t value, pl_err 
     return PL_OK;
 }
 
-/* A training_mode input goes away: absent means false. No change when it was false anyway. */
+/* Removes a training_mode input: absent means false. Not reported if it was false anyway. */
 static pl_status drop_input(walk *w, pl_node *node, pl_err *err) {
     const int i = port_called(node->def->in, "training_mode");
     if (i < 0 || (uint32_t)i >= node->n_in || node->in[i] == NULL) return PL_OK;
@@ -62,7 +62,7 @@ static pl_status drop_input(walk *w, pl_node *node, pl_err *err) {
     return off ? PL_OK : note(w, node, "input training_mode removed", err);
 }
 
-/* The input that an output of statistics becomes: running_mean, saved_mean and mean are
+/* The input that replaces an output of statistics: running_mean, saved_mean and mean become
  * input_mean. */
 static int statistics_input(const pl_op_def *def, uint32_t output) {
     const char *name = def->out[output].name, *under = strrchr(name, '_');
@@ -71,7 +71,8 @@ static int statistics_input(const pl_op_def *def, uint32_t output) {
     return port_called(def->in, what[0] == 'm' ? "input_mean" : "input_var");
 }
 
-/* Updated statistics that are outputs of the model or read by others become the given ones. */
+/* Updated statistics that are outputs of the model or read by others are replaced by the given
+ * ones. */
 static pl_status pass_statistics(pl_node *node, pl_err *err) {
     for (uint32_t i = 1; i < node->n_out; i++) {
         pl_node *identity = NULL;
@@ -123,7 +124,7 @@ static pl_status set_attributes(walk *w, pl_node *node, pl_err *err) {
 
 static pl_status walk_graph(void *ctx, pl_graph *graph, pl_err *err) {
     walk *w = ctx;
-    const size_t n_nodes = graph->n_nodes; /* what is appended needs no look */
+    const size_t n_nodes = graph->n_nodes; /* nodes appended below need no visit */
     const bool before = w->found;
     w->found = false;
     for (size_t i = 0; i < n_nodes; i++) {

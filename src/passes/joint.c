@@ -30,7 +30,7 @@ static bool init_is_float(const pl_value *value) {
     return value->init != NULL && ((1u << value->init->dtype) & PL_T_FLOAT) != 0;
 }
 
-/* d_NAME; names that are taken are an error, for the interface promises them. */
+/* A value d_NAME; a name that is taken is an error, because the interface promises these names. */
 static pl_status named(joint *j, const pl_value *of, pl_value **out) {
     const char *name = pl_arena_printf(j->model->arena, "d_%s", of->name);
     if (name == NULL) return pl_fail_memory(j->err, 1);
@@ -127,8 +127,8 @@ static bool changes_nothing(const pl_node *node) {
     return perm != NULL && node->out[0] != NULL && !node->out[0]->is_output;
 }
 
-/* Transposes that rules wrote for the general case. GemmTransposeFusion of ONNX Runtime (1.27)
- * takes any for one that swaps. */
+/* Removes Transposes that change nothing, which rules write for the general case. ONNX Runtime's
+ * GemmTransposeFusion (1.27) assumes that every Transpose swaps. */
 static pl_status pass_by_transposes(joint *j) {
     pl_graph *graph = j->model->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
@@ -143,7 +143,7 @@ static pl_status pass_by_transposes(joint *j) {
 
 static pl_status build(joint *j, const pl_model *model, const pl_infer_options *options) {
     PL_TRY(pl_model_copy(model, &j->model, j->err));
-    if (pl_model_opset(j->model, "") == 0) /* a model of another domain alone */
+    if (pl_model_opset(j->model, "") == 0) /* a model without ai.onnx */
         PL_TRY(pl_model_set_opset(j->model, "", 17, j->err));
     pl_model_raise_ir(j->model);
     PL_TRY(pl_raise_opset(j->model, j->err));
@@ -211,7 +211,7 @@ static pl_status cut_backward(const joint *j, const saving *s, pl_model **out) {
     return st;
 }
 
-/* Outputs, then what is saved and is neither an output nor an input already. */
+/* Outputs, then saved values that are neither outputs nor inputs. */
 static pl_status cut_forward(const joint *j, const saving *s, pl_model **out) {
     const pl_graph *graph = j->model->graph;
     const char **from = pl_calloc(graph->n_inputs + 1, sizeof(char *));

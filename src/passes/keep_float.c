@@ -34,7 +34,7 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* The last input of this name: operators on codes have the result's scale behind the others. */
+/* The last input with this name: operators on codes have the output's scale after the others. */
 static pl_value *last_port(const pl_node *node, const char *end) {
     pl_value *found = NULL;
     for (uint32_t i = 0; i < node->n_in && node->def->in[i].name != NULL; i++)
@@ -57,7 +57,7 @@ bool pl_codes_parameters(const pl_value *codes, pl_value **scale, pl_value **zer
             *scale = node->def->plain->floats ? NULL : last_port(node, "_scale");
             *zero = last_port(node, "zero_point");
         } else if (node->n_in > 0 && node->in[0] != NULL && is_codes(node->in[0])) {
-            codes = node->in[0]; /* moved, not computed: a pool, another shape */
+            codes = node->in[0]; /* only moves elements (pool, reshape): same parameters */
             continue;
         }
         return *scale != NULL;
@@ -65,7 +65,7 @@ bool pl_codes_parameters(const pl_value *codes, pl_value **scale, pl_value **zer
     return false;
 }
 
-/* x to codes with the parameters of `codes`, or from them. */
+/* Quantises x with the parameters of `codes`, or dequantises it. */
 static pl_status convert(pl_graph *graph, bool back, pl_value *x, const pl_value *codes,
                          pl_value **out, pl_err *err) {
     pl_value *in[3] = { x, NULL, NULL };
@@ -78,7 +78,7 @@ static pl_status convert(pl_graph *graph, bool back, pl_value *x, const pl_value
 
 /* ---- the models ---- */
 
-/* An operator must mean the same in both. */
+/* An operator must mean the same in both models' opsets. */
 static pl_status check_versions(pl_model *model, const pl_model *floats, pl_err *err) {
     for (size_t i = 0; i < floats->n_opsets; i++) {
         const pl_opset *o = &floats->opsets[i];
@@ -98,7 +98,7 @@ static pl_status check_node(const pl_model *model, const pl_node *node, pl_err *
                    node->op, version, node->opset);
 }
 
-/* What stands for the values that are not kept. */
+/* Maps values that are not kept to their counterparts, dequantised if those are codes. */
 static pl_status stand_in(pl_model *model, const pl_keep_float *job, pl_value **map, pl_err *err) {
     const pl_graph *from = job->floats->graph;
     for (size_t i = 0; i < from->n_values; i++) {
@@ -110,14 +110,14 @@ static pl_status stand_in(pl_model *model, const pl_keep_float *job, pl_value **
             map[id] = own;
             continue;
         }
-        pl_err ignored = PL_ERR_INIT; /* the float model's own nodes are taken then */
+        pl_err ignored = PL_ERR_INIT; /* if it fails, the float model's nodes are used */
         const pl_status st = convert(model->graph, true, own, own, &map[id], &ignored);
         if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
     }
     return PL_OK;
 }
 
-/* The copy makes the model's value from now on; its old producer makes a value that is not read. */
+/* From now on the copy produces the model's value; the old producer gets an unused output. */
 static pl_status take_over(pl_model *model, pl_value *own, pl_value *copy, pl_err *err) {
     pl_value *old = NULL;
     pl_node *producer = own->producer;
@@ -133,8 +133,8 @@ static pl_status take_over(pl_model *model, pl_value *own, pl_value *copy, pl_er
     return PL_OK;
 }
 
-/* The codes that a float value was dequantised from, when an operator on codes made them: others
- * may read them, too. */
+/* The codes that a float value was dequantised from, if an operator computed them: others may read
+ * them, too. */
 static pl_value *codes_behind(const pl_value *own) {
     const pl_node *node = own->producer;
     pl_value *codes = pl_node_is_dequantize(node) && node->n_in > 0 ? node->in[0] : NULL;

@@ -30,7 +30,8 @@ static pl_status read_names(const pl_node *node, pl_value **xs, size_t *n_xs, pl
     }
     for (uint32_t i = 0; i < node->n_out; i++) {
         PL_TRY(find_named(node, names->strings[i], &xs[i], err));
-        /* Derivatives at another point than the graph's own would need a second copy of it. */
+        /* Derivatives at another point than the graph's own values would need a second copy of the
+         * graph. */
         if (i < node->n_in && node->in[i] != xs[i]) {
             return pl_node_fail(err, PL_E_UNSUPPORTED, node,
                                 "input %u is not the value '%s' that xs names", i, xs[i]->name);
@@ -40,7 +41,7 @@ static pl_status read_names(const pl_node *node, pl_value **xs, size_t *n_xs, pl
     return find_named(node, target->s, y, err);
 }
 
-/* The gradient's nodes, and an Identity for each output of the node that goes away. */
+/* Adds the gradient's nodes, and an Identity for each output of the node that is removed. */
 static pl_status lower(pl_graph *graph, pl_node *node, pl_err *err) {
     pl_value **xs = pl_calloc((size_t)node->n_out + 1, sizeof(pl_value *));
     pl_value **dx = pl_calloc((size_t)node->n_out + 1, sizeof(pl_value *));
@@ -66,7 +67,7 @@ static pl_status lower(pl_graph *graph, pl_node *node, pl_err *err) {
     return st;
 }
 
-/* Inference must know every operator: the Gradient nodes are taken out first. Their outputs stay
+/* Inference must know every operator, so the Gradient nodes are removed first. Their outputs stay
  * and get a new producer. */
 static size_t take_out(pl_graph *graph, pl_node **taken) {
     size_t n_taken = 0, n_kept = 0;

@@ -1,4 +1,4 @@
-/* Finding and running passes. */
+/* Looks up and runs passes. */
 #include "passes/passes.h"
 
 #include <string.h>

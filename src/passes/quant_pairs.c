@@ -1,4 +1,4 @@
-/* Passing by the pairs of QuantizeLinear and DequantizeLinear around chosen nodes. */
+/* Bypasses pairs of QuantizeLinear and DequantizeLinear around selected nodes. */
 #include "passes/quant_pairs.h"
 
 #include <string.h>
@@ -25,10 +25,26 @@ static bool has_scale(const pl_node *node) {
     return node->n_in >= 2 && node->in[0] != NULL && node->in[1] != NULL;
 }
 
+/* PyTorch's exporter puts casts of codes to their own type and copies of constants between. */
+static bool changes_nothing(const pl_node *node) {
+    if (node == NULL || node->n_in != 1 || node->in[0] == NULL || node->out[0] == NULL)
+        return false;
+    if (pl_node_has_flag(node, PL_OP_CAST))
+        return dtype_of(node->in[0]) != PL_UNDEFINED &&
+               dtype_of(node->in[0]) == dtype_of(node->out[0]);
+    return pl_domain_is_onnx(node->domain) && strcmp(node->op, "Identity") == 0;
+}
+
+const pl_value *pl_value_behind(const pl_value *value) {
+    while (value != NULL && changes_nothing(value->producer))
+        value = value->producer->in[0];
+    return value;
+}
+
 pl_value *pl_quant_pair_source(const pl_value *value) {
     const pl_node *last = value == NULL ? NULL : value->producer;
     if (!pl_node_is_dequantize(last) || !has_scale(last)) return NULL;
-    const pl_node *first = last->in[0]->producer;
+    const pl_node *first = pl_value_behind(last->in[0])->producer;
     if (!pl_node_is_quantize(first) || !has_scale(first)) return NULL;
     return dtype_of(first->in[0]) == dtype_of(value) ? first->in[0] : NULL;
 }

@@ -8,11 +8,12 @@
 
 bool pl_node_is_quantize(const pl_node *node);   /* QuantizeLinear of ai.onnx or com.microsoft */
 bool pl_node_is_dequantize(const pl_node *node); /* DequantizeLinear */
+/* The value itself, or what it is a mere copy of: behind Identity and casts to the same type. */
+const pl_value *pl_value_behind(const pl_value *value);
 /* The value before the pair that makes this one; NULL when none does, or it changes the type. */
 pl_value *pl_quant_pair_source(const pl_value *value);
-/* The pairs around the nodes of the main graph for which raise[index] is true are passed by: these
- * nodes take and give floats that were not rounded. Constants that are stored as codes stay. In
- * place. */
+/* Bypasses the pairs around the nodes of the main graph for which raise[index] is true: their
+ * inputs and outputs are floats that were not rounded. Constants stored as codes stay. In place. */
 pl_status pl_model_bypass_pairs(pl_model *model, const bool *raise, pl_changes *changes,
                                 pl_err *err);
 

@@ -1,7 +1,7 @@
-/* Models of opset 7 and 8 become models of opset 9, in which gradients are written.
+/* Upgrades models of opset 7 and 8 to opset 9, the lowest that gradient rules support.
  *
- * What a version changes stands in the operator's row. Opset 6 and older broadcast by an attribute:
- * they are left as they are. */
+ * The operator's row says what a version changes. Opset 6 and older broadcast by an attribute and
+ * are unchanged. */
 #include "ops/next_version.h"
 #include "passes/pass_int.h"
 #include "passes/passes.h"
@@ -22,7 +22,7 @@ static pl_status raise_graph(void *ctx, pl_graph *graph, pl_err *err) {
 pl_status pl_raise_opset(pl_model *model, pl_err *err) {
     const int version = pl_model_opset(model, "");
     if (version < FROM || version >= TO) return PL_OK;
-    PL_TRY(pl_ops_resolve(model, err)); /* defaults of attributes stand in the rows */
+    PL_TRY(pl_ops_resolve(model, err)); /* defaults of attributes are in the rows */
     PL_TRY(raise_graph(NULL, model->graph, err));
     return pl_model_set_opset(model, "", TO, err);
 }

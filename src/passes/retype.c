@@ -1,4 +1,4 @@
-/* Retyping: representations of each value by type, made on demand. */
+/* Retyping: copies of each value in other types, made on demand. */
 #include "passes/retype.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct retype {
     pl_model *model;
     const pl_retype_options *options;
     pl_changes *changes;
-    slot *slots; /* by value id, of the values that were there at first */
+    slot *slots; /* by value id, for values that existed at first */
     uint32_t n_slots;
     pl_arena *scratch; /* of one node */
 } retype;
@@ -37,7 +37,7 @@ static bool takes_part(pl_dtype d) {
     return d == PL_F32 || d == PL_F16 || d == PL_BF16;
 }
 
-static bool is_exact(pl_dtype from, pl_dtype to) { /* every value survives */
+static bool is_exact(pl_dtype from, pl_dtype to) { /* no value is rounded */
     return to == PL_F64 || (to == PL_F32 && (from == PL_F16 || from == PL_BF16));
 }
 
@@ -46,7 +46,7 @@ static pl_dtype dtype_of(const pl_value *value) {
     return value->type == NULL && value->init != NULL ? value->init->dtype : PL_UNDEFINED;
 }
 
-/* The type that a value has where it may not change: at the model's border and around bodies. */
+/* The type of a value where it must not change: at the border of the model and of bodies. */
 static pl_dtype border(const retype *r, pl_dtype d) {
     return r->options->everywhere && takes_part(d) ? r->options->type : d;
 }
@@ -158,7 +158,7 @@ static pl_status convert_constant(retype *r, pl_value *value, pl_tensor *t, pl_d
     return note(r, PL_CHANGE_CONVERT, value, t->dtype, d, user, what, err);
 }
 
-/* A Cast of the model that only widened what is wanted: its input will do. */
+/* The input of a Cast that only widened it: use that instead of casting back. */
 static pl_value *before_widening(const retype *r, const pl_value *value, pl_dtype d) {
     const pl_node *node = value->producer;
     if (node == NULL || node->def == NULL || (node->def->flags & PL_OP_CAST) == 0) return NULL;
@@ -216,7 +216,7 @@ static bool is_scalar(const pl_value *value) {
     return value->init != NULL && value->init->rank == 0;
 }
 
-/* Types that are not tensors, or not known, and doubles keep a node as it is. */
+/* Nodes that are left alone: with non-tensors, unknown types, or doubles. */
 static bool stands_apart(const retype *r, const pl_node *node) {
     if (node->def == NULL) return true;
     for (uint32_t i = 0; i < node->n_in; i++) {
@@ -232,7 +232,8 @@ static bool stands_apart(const retype *r, const pl_node *node) {
     return false;
 }
 
-/* float32 when they differ, unless only scalars differ. */
+/* The common float type of the inputs; float32 when they differ. Scalars count only if there is
+ * nothing else. */
 static pl_dtype widest(const retype *r, const pl_node *node) {
     pl_dtype found = PL_UNDEFINED;
     for (int scalars = 0; scalars < 2 && found == PL_UNDEFINED; scalars++) {
@@ -246,7 +247,7 @@ static pl_dtype widest(const retype *r, const pl_node *node) {
     return found;
 }
 
-/* The type that the inputs which must agree are brought to; PL_UNDEFINED = each its own. */
+/* The type that inputs which must agree are converted to; PL_UNDEFINED = each keeps its own. */
 static pl_dtype shared_type(const retype *r, const pl_node *node, pl_compute_rule rule) {
     switch (rule) {
     case PL_COMPUTE_LOW: return r->options->type;
@@ -264,7 +265,7 @@ static pl_dtype shared_type(const retype *r, const pl_node *node, pl_compute_rul
     return PL_UNDEFINED;
 }
 
-/* Can every input that has to take it take it? */
+/* Can all inputs that must have the type take it? */
 static bool all_allow(const retype *r, const pl_node *node, pl_dtype d) {
     bool any = false, all = true;
     for (uint32_t i = 0; i < node->n_in; i++) {
@@ -315,7 +316,7 @@ static pl_status retype_inputs(retype *r, pl_node *node, pl_compute_rule rule, p
 
 /* ---- what comes out ---- */
 
-/* The row's own rule tells the element types. */
+/* Element types of the outputs, by the shape rule of the row. */
 static pl_status infer_outputs(const retype *r, const pl_node *node, pl_dtype *out, pl_err *err) {
     const size_t n_in = (size_t)node->n_in + 1, n_out = (size_t)node->n_out + 1;
     const pl_type **in = pl_arena_array(r->scratch, n_in, sizeof(*in));
@@ -350,7 +351,7 @@ static pl_status infer_outputs(const retype *r, const pl_node *node, pl_dtype *o
     return PL_OK;
 }
 
-/* An output of its graph keeps its name and type: a Cast produces it. */
+/* An output of the graph keeps its name and type: a Cast produces it. */
 static pl_status set_output(retype *r, pl_node *node, uint32_t i, pl_dtype d, pl_err *err) {
     pl_value *value = node->out[i];
     slot *s = slot_of(r, value);
@@ -385,7 +386,7 @@ static pl_status retype_outputs(retype *r, pl_node *node, pl_err *err) {
 
 /* ---- kinds of nodes ---- */
 
-/* An attribute that names the type of what is made. */
+/* An attribute that names the type of the output. */
 static pl_status retype_named(const retype *r, pl_node *node, const char *name, int64_t otherwise,
                               pl_err *err) {
     pl_attr *attr = (pl_attr *)(uintptr_t)pl_node_attr(node, name);
@@ -399,8 +400,9 @@ static pl_status retype_named(const retype *r, pl_node *node, const char *name, 
     return PL_OK;
 }
 
-/* What is made from nothing: SequenceEmpty-11 has a dtype (float unless given), HannWindow-17 an
- * output_datatype, Optional-15 a type. What is made like an input (EyeLike-9) has no default. */
+/* Operators whose type is an attribute: SequenceEmpty-11 has a dtype (default float), HannWindow-17
+ * an output_datatype, Optional-15 a type. Those that follow an input (EyeLike-9) have no
+ * default. */
 static pl_status retype_attributes(const retype *r, pl_node *node, bool sequence, pl_err *err) {
     pl_attr *type = (pl_attr *)(uintptr_t)pl_node_attr(node, "type");
     if (type != NULL && type->type == PL_ATTR_TYPE_PROTO)
@@ -414,7 +416,8 @@ static pl_status retype_attributes(const retype *r, pl_node *node, bool sequence
     return PL_OK;
 }
 
-/* Nothing inside changes type; at a border everything may. */
+/* Leaves the node alone; with `everywhere` its inputs, attributes and outputs change at the
+ * border. */
 static pl_status keep_apart(retype *r, pl_node *node, pl_err *err) {
     PL_TRY(retype_inputs(r, node, PL_COMPUTE_ORIGINAL, err));
     if (r->options->everywhere) PL_TRY(retype_attributes(r, node, true, err));
@@ -431,14 +434,14 @@ static pl_status keep_apart(retype *r, pl_node *node, pl_err *err) {
     return PL_OK;
 }
 
-/* A Cast that is to compute in float32 does not go below it. */
+/* A Cast that must compute in float32 does not go below it. */
 static bool stays_wide(const retype *r, const pl_node *node, const pl_attr *to) {
     return !r->options->everywhere && to != NULL && to->type == PL_ATTR_INT &&
            takes_part((pl_dtype)to->i) &&
            r->options->rule(r->options->ctx, node) == PL_COMPUTE_FP32;
 }
 
-/* A Cast takes what comes; one that changes nothing any more is passed by. */
+/* A Cast takes any type; one that no longer changes anything is bypassed. */
 static pl_status retype_cast(retype *r, pl_node *node, pl_err *err) {
     pl_value *in = node->in[0], *out = node->out[0];
     pl_attr *to = (pl_attr *)(uintptr_t)pl_node_attr(node, "to");
@@ -470,7 +473,7 @@ static pl_status retype_node(retype *r, pl_node *node, pl_err *err) {
         return pl_node_each_body(node, retype_graph, r, err);
     }
     if ((node->def->flags & PL_OP_CAST) != 0) return retype_cast(r, node, err);
-    const bool native = (node->def->flags & PL_OP_NO_FP64) != 0; /* BitCast: bits have a meaning */
+    const bool native = (node->def->flags & PL_OP_NO_FP64) != 0; /* BitCast depends on the bits */
     const pl_compute_rule rule = native                   ? PL_COMPUTE_NATIVE
                                  : r->options->everywhere ? PL_COMPUTE_LOW
                                                           : r->options->rule(r->options->ctx, node);
@@ -500,7 +503,7 @@ static pl_status retype_border(retype *r, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* What a body gives is another value where it has another type: an initializer, say. */
+/* An output of a body whose type changed (an initializer, say) is replaced by the cast value. */
 static pl_status finish_outputs(retype *r, pl_graph *graph, pl_err *err) {
     for (size_t i = 0; i < graph->n_outputs; i++) {
         pl_value *value = graph->outputs[i], *given = NULL;
@@ -517,7 +520,7 @@ static pl_status finish_outputs(retype *r, pl_graph *graph, pl_err *err) {
 
 static pl_status retype_graph(void *ctx, pl_graph *graph, pl_err *err) {
     retype *r = ctx;
-    const size_t n_nodes = graph->n_nodes; /* Casts are appended */
+    const size_t n_nodes = graph->n_nodes; /* Casts appended below need no visit */
     pl_node **nodes = pl_calloc(n_nodes + 1, sizeof(*nodes));
     if (nodes == NULL) return pl_fail_memory(err, n_nodes);
     if (n_nodes > 0) memcpy(nodes, graph->nodes, n_nodes * sizeof(*nodes));

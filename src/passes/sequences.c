@@ -1,8 +1,8 @@
-/* Sequences whose items are known are taken apart, so that gradients go through tensors only:
+/* Replaces sequences whose items are known by the items, so that gradients need only tensors:
  * SequenceAt becomes the item, ConcatFromSequence a Concat.
  *
- * One walk in topological order keeps, for every sequence value, the list of its items. What stays
- * unknown (a position that depends on data) is left as it is. */
+ * One walk in topological order keeps, for every sequence value, the list of its items. Sequences
+ * that are unknown (a position that depends on data) are left alone. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -13,11 +13,11 @@
 
 enum { MAX_ITEMS = 65536 };
 
-/* Sequences that grow at their end share one list: each knows its own length. */
+/* Sequences that grow at the end share one list; each has its own length. */
 typedef struct items {
     pl_value **list;
     size_t n, capacity;
-    size_t *n_used; /* of the list, by the longest */
+    size_t *n_used; /* length of the shared list */
     bool known;
 } items;
 
@@ -61,7 +61,7 @@ static bool position(const pl_node *node, uint32_t i, size_t n, size_t otherwise
     return at >= 0 && at <= (int64_t)n;
 }
 
-/* The node's output gets a new producer, and the node goes. */
+/* Gives the node's output a new producer and drops the node. */
 static pl_status replace(taking_apart *t, pl_node *node, const char *op, pl_value *const *in,
                          size_t n_in, pl_node **made) {
     pl_value *out = node->out[0];
@@ -121,7 +121,7 @@ static bool piece_sizes(const pl_node *node, int64_t whole, int64_t *sizes, size
     }
     const bool each = node->n_in < 2 || node->in[1] == NULL ||
                       (node->in[1]->type != NULL && node->in[1]->type->rank == 0);
-    if (!each) { /* those that do not fit are left to the run, which tells why */
+    if (!each) { /* invalid sizes are left to the run, which reports them */
         int64_t left = whole;
         for (size_t i = 0; i < n_split; i++) {
             if (split[i] < 0 || split[i] > left) return false;
@@ -200,7 +200,7 @@ static pl_status join(taking_apart *t, pl_node *node) {
     return PL_OK;
 }
 
-/* The body once for each item. */
+/* Copies the body once for each item. */
 static pl_status map(taking_apart *t, const pl_node *node) {
     const pl_graph *body = pl_attr_graph(node, "body");
     const items *first = items_of(t, node->in[0]);

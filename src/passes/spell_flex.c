@@ -1,7 +1,7 @@
-/* FlexAttention in simple operators, with copies of its bodies between them.
+/* Expands FlexAttention into simple operators and copies of its bodies.
  *
- * Its bodies may read values of the graph around them, so that a rule, which gives gradients to the
- * inputs of its node only, does not do; and no runtime but ours knows the operator. */
+ * Its bodies may read values of enclosing graphs, so a gradient rule, which covers only the inputs
+ * of its node, is not enough; and no other runtime knows the operator. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -11,7 +11,7 @@
 
 enum { Q, K, V };
 
-/* Sends x through a body, in the type that the body is written for. */
+/* Applies a body to x, in the type that the body expects. */
 static pl_value *through(pl_grad *c, const char *attr, pl_dtype type, pl_value *x) {
     pl_graph *body = pl_attr_graph(c->node, attr);
     pl_model *const model = c->graph->model;
@@ -39,7 +39,7 @@ static pl_value *through(pl_grad *c, const char *attr, pl_dtype type, pl_value *
     return y;
 }
 
-/* (batch, heads, len, size) with each head as often as query heads share it. */
+/* (batch, heads, len, size) with each head repeated for the query heads that share it. */
 static pl_value *repeated(pl_grad *c, pl_value *x, int64_t times) {
     const int64_t axis = 2;
     if (times == 1 || c->st != PL_OK) return x;

@@ -1,8 +1,8 @@
-/* Loop and Scan with a trip count that is known become copies of their bodies; so does the branch
- * of an If whose condition is known.
+/* Replaces Loop and Scan with a known trip count by copies of their bodies, and an If with a known
+ * condition by its branch.
  *
- * Reverse accumulation then needs nothing of them, and any backend can run the result. What the
- * condition and the count depend on is folded where it is constant: a counter, a comparison. */
+ * Reverse accumulation then does not need to handle them, and any backend can run the result.
+ * Condition and count are folded if they are constant: a counter, a comparison. */
 #include "passes/unroll.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ enum { MAX_NODES = 1000000, MAX_DEPTH = 32, MAX_WORK = 4000000 };
 
 typedef struct folding {
     pl_arena *scratch;
-    pl_strmap known; /* value -> its tensor, held: what is read twice is computed once */
+    pl_strmap known; /* value -> its tensor; each is computed once */
 } folding;
 
 static pl_status fold_value(folding *f, const pl_value *value, int depth, pl_tensor **out,
@@ -61,7 +61,7 @@ done:
     return st;
 }
 
-/* A shape is known when the type is. */
+/* Shape is constant when the type of its input is known. */
 static pl_status fold_shape(const pl_node *node, pl_tensor **out, pl_err *err) {
     const pl_type *type = node->in[0]->type;
     if (type == NULL || type->kind != PL_TYPE_TENSOR || !pl_type_is_concrete(type)) return PL_OK;
@@ -96,7 +96,7 @@ static pl_status fold_value(folding *f, const pl_value *value, int depth, pl_ten
         return PL_OK;
     }
     PL_TRY(fold_node(f, node, depth, out, value->producer_slot, err));
-    if (*out == NULL) return PL_OK; /* then nothing that reads it is known, and the search ends */
+    if (*out == NULL) return PL_OK; /* its readers are unknown, too: the search ends */
     if (pl_strmap_put_n(&f->known, (const char *)&value->id, sizeof(value->id), *out) != 0) {
         pl_tensor_unref(*out);
         *out = NULL;
@@ -106,7 +106,7 @@ static pl_status fold_value(folding *f, const pl_value *value, int depth, pl_ten
     return PL_OK;
 }
 
-/* *out is a new reference; NULL when the value is not known before the run. */
+/* *out is a new reference; NULL when the value is not constant. */
 static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_tensor **out,
                       pl_err *err) {
     folding f = { .scratch = scratch, .known = PL_STRMAP_INIT };
@@ -117,20 +117,20 @@ static pl_status fold(const pl_value *value, int depth, pl_arena *scratch, pl_te
     return st;
 }
 
-/* ---- the loop at work ---- */
+/* ---- unrolling a loop ---- */
 
 typedef struct unrolling {
     pl_graph *graph;
     pl_node *node;
     pl_graph *body;
-    const char *name; /* base of new names */
+    const char *name; /* prefix of new names */
     size_t n_states, n_scans;
-    size_t first_out;  /* of the body's outputs: 1 after Loop's condition */
-    pl_value **states; /* as they are now */
+    size_t first_out;  /* index of the first state output: 1 after Loop's condition */
+    pl_value **states; /* current values */
     pl_value **pieces; /* scan outputs: n_steps for each */
     size_t n_steps, pieces_capacity;
     size_t n_copied; /* nodes of one step, bodies included; 0 = not counted yet */
-    pl_value **map;  /* by id: what stands for a value of the body */
+    pl_value **map;  /* by id: copy of a value of the body */
     size_t n_map;
     pl_arena *scratch;
     pl_err *err;
@@ -174,7 +174,7 @@ static pl_status count_nodes(void *ctx, pl_graph *body, pl_err *err) {
     return PL_OK;
 }
 
-/* One more copy, with all that is in it. */
+/* Is there room for one more copy, nested bodies included? */
 static bool may_copy(unrolling *u) {
     if (u->n_copied == 0) {
         u->n_copied = 1;
@@ -183,7 +183,7 @@ static bool may_copy(unrolling *u) {
     return u->n_copied * (u->n_steps + 1) <= MAX_NODES;
 }
 
-/* One copy of the body. The map holds its inputs; *cond (may be NULL) receives output 0. */
+/* Copies the body once. The map holds its inputs; *cond (may be NULL) receives output 0. */
 static pl_status copy_step(unrolling *u, pl_value **cond) {
     const size_t step = u->n_steps;
     if (!may_copy(u)) {
@@ -214,7 +214,7 @@ static pl_status axis_op(unrolling *u, const char *op, pl_value *x, int64_t axis
     return pl_pass_axis(u->graph, op, x, axis, base, out, u->err);
 }
 
-/* An Identity (or Concat) that gives the loop's own output. */
+/* An Identity (or Concat) that produces an output of the loop. */
 static pl_status give(unrolling *u, const char *op, pl_value *const *in, size_t n_in, int64_t axis,
                       uint32_t slot) {
     pl_node *node = NULL;
@@ -249,7 +249,7 @@ static pl_status give_scan(unrolling *u, size_t k, int64_t axis, bool reversed, 
     return st;
 }
 
-/* The node goes; its outputs have new producers. */
+/* Removes the node; its outputs have new producers. */
 static pl_status drop(unrolling *u) {
     bool *dropped = pl_calloc(u->graph->n_nodes + 1, sizeof(bool));
     if (dropped == NULL) return pl_fail_memory(u->err, u->graph->n_nodes);
@@ -301,7 +301,7 @@ static pl_status trip_count(unrolling *u, int64_t *out) {
     return PL_OK;
 }
 
-/* Counters become constants, or every step would have to be folded from the first. */
+/* Makes counters constants; otherwise each step would have to be folded from the first. */
 static pl_status fold_states(unrolling *u) {
     for (size_t i = 0; i < u->n_states; i++) {
         pl_value *state = u->states[i];
@@ -335,7 +335,7 @@ static pl_status loop_steps(unrolling *u, int64_t n) {
         if (yes == NULL)
             PL_TRY(pl_pass_ints(u->graph, PL_BOOL, true, &(int64_t){ 1 }, 1, base, &yes, u->err));
         u->map[body->inputs[0]->id] = number;
-        u->map[body->inputs[1]->id] = yes; /* or the body would not run */
+        u->map[body->inputs[1]->id] = yes; /* true, since the body runs */
         for (size_t k = 0; k < u->n_states; k++)
             u->map[body->inputs[k + 2]->id] = u->states[k];
         PL_TRY(copy_step(u, &cond));
@@ -379,7 +379,7 @@ done:
 
 /* ---- Scan ---- */
 
-/* Slices of a scan input along its axis, by Split: its gradient is one Concat. */
+/* Slices a scan input along its axis with Split, whose gradient is one Concat. */
 static pl_status cut(unrolling *u, pl_value *x, int64_t axis, int64_t n, pl_value **out) {
     pl_node *node = NULL;
     pl_value *split = NULL;
@@ -422,7 +422,7 @@ done:
     return st;
 }
 
-/* -1 = not known before the run. */
+/* Number of steps; -1 = not constant. */
 static int64_t length_of(const pl_node *node, const pl_scan_layout *s) {
     for (size_t k = 0; k < s->n_in; k++) {
         const pl_value *x = node->in[s->n_states + k];
@@ -507,7 +507,7 @@ done:
 
 /* ---- If ---- */
 
-/* A branch that is always taken stands for the If; *done tells whether it was. */
+/* Replaces an If by the branch that is always taken; *done tells whether it was. */
 static pl_status expand_if(pl_graph *graph, pl_node *node, bool *done, pl_err *err) {
     unrolling u;
     pl_tensor *cond = NULL;
@@ -538,9 +538,7 @@ done:
 
 /* ---- shape arithmetic ---- */
 
-/* Rules ask for constants: sizes, pads, scales. What does not depend on xs and is known becomes
- * one.
- */
+/* Rules need constants: sizes, pads, scales. Folds values that do not depend on xs. */
 static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depends, bool *changed,
                             pl_err *err) {
     enum { LARGEST = 4096 };
@@ -553,9 +551,9 @@ static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depen
         pl_value *out = node->n_out == 1 ? node->out[0] : NULL;
         node->index = (uint32_t)i;
         if (out == NULL || out->is_output || out->id >= n_depends || depends[out->id]) continue;
-        if (pl_node_has_flag(node, PL_OP_CONSTANT)) continue; /* is one */
+        if (pl_node_has_flag(node, PL_OP_CONSTANT)) continue; /* is one already */
         pl_arena_reset(scratch);
-        /* What cannot be computed is left to the run, which tells why. */
+        /* What cannot be computed is left to the run, which reports it. */
         pl_err ignored = PL_ERR_INIT;
         if (fold(out, MAX_DEPTH - 1, scratch, &t, &ignored) != PL_OK) continue;
         if (t != NULL && t->n_elements <= LARGEST) {
@@ -577,8 +575,8 @@ static pl_status fold_graph(pl_graph *graph, const bool *depends, size_t n_depen
 typedef struct search {
     const bool *depends;
     pl_graph *graph;
-    pl_node *node; /* the first that must go, innermost graph */
-    bool changed;  /* a branch was put in the place of its If */
+    pl_node *node; /* the first node to replace, innermost graph first */
+    bool changed;  /* an If was replaced by its branch */
 } search;
 
 static bool has_output(const pl_node *node) {

@@ -6,7 +6,8 @@
 #include "ops/op.h"
 #include "passes/quant_pairs.h"
 
-static const pl_tensor *int8_constant(const pl_value *v) {
+static const pl_tensor *int8_constant(const pl_value *given) {
+    const pl_value *v = pl_value_behind(given);
     const bool constant = v != NULL && v->producer == NULL && !v->is_input && v->init != NULL;
     return constant && v->init->dtype == PL_I8 ? v->init : NULL;
 }
@@ -15,7 +16,7 @@ static bool is_optional(const pl_value *v) {
     return v == NULL || int8_constant(v) != NULL;
 }
 
-/* A new constant: the codes of t plus 128; of zeros like t when it has none. */
+/* A new constant with the codes of t plus 128; t NULL: a zero point of 128. */
 static pl_status shifted(pl_graph *graph, const pl_tensor *t, const char *base, pl_value **out,
                          pl_err *err) {
     pl_tensor *dense = NULL, *to = NULL;
@@ -37,7 +38,7 @@ done:
     return st;
 }
 
-/* The place of the zero point among the inputs; -1 = the operator has none. */
+/* Index of the zero-point input; -1 = the operator has none. */
 static int zero_slot(const pl_node *node, int slot) {
     const char *name = node->def->in[slot].name;
     const size_t n = strlen(name);
@@ -63,11 +64,11 @@ static pl_status set_input(pl_node *node, int slot, pl_value *value, pl_err *err
     return PL_OK;
 }
 
-/* One scale for each channel has one zero point for each. */
+/* With one scale per channel there must be one zero point per channel. */
 static pl_status zeros_for(const pl_node *node, const pl_tensor *zero, pl_tensor **out,
                            pl_err *err) {
-    const pl_tensor *scale =
-        pl_node_is_dequantize(node) && node->in[1]->producer == NULL ? node->in[1]->init : NULL;
+    const pl_value *of = pl_node_is_dequantize(node) ? pl_value_behind(node->in[1]) : NULL;
+    const pl_tensor *scale = of != NULL && of->producer == NULL ? of->init : NULL;
     *out = NULL;
     if (zero != NULL || scale == NULL) return PL_OK;
     return pl_tensor_new_zero(PL_I8, scale->rank, scale->dims, out, err);
@@ -92,7 +93,7 @@ static pl_status change(pl_node *node, int slot, size_t *n_changed, pl_err *err)
     return st;
 }
 
-/* Is it multiplied with codes that have no sign? Weights of others stay as they are. */
+/* Is it the weight of a product? Others stay unchanged. */
 static bool feeds_product(const pl_graph *graph, const pl_value *v) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];

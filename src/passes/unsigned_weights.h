@@ -1,6 +1,6 @@
-/* Constant int8 weights of products of codes as uint8: the same numbers, with another zero point.
- * Products of uint8 with uint8 are not clipped at 16 bits where those of uint8 with int8 are (x86
- * without VNNI). */
+/* Converts constant int8 weights of products to uint8: the same values with another zero point. On
+ * x86 without VNNI, products of uint8 with int8 saturate at 16 bits, those of uint8 with uint8 do
+ * not. */
 #ifndef PL_UNSIGNED_WEIGHTS_H
 #define PL_UNSIGNED_WEIGHTS_H
 

@@ -170,7 +170,8 @@ static pl_status add_tensors(report *r, pl_err *err) {
     st = add_named(r, err);
     for (size_t i = 0; i < s->n_points && st == PL_OK; i++)
         if (s->points[i].is_output) st = add_point(r, i, err);
-    if (st == PL_OK) st = pl_session_order(s, s->metric, PL_SORT_WORST, order, err);
+    const char *metric = r->options->metric == NULL ? s->metric : r->options->metric;
+    if (st == PL_OK) st = pl_session_order(s, metric, PL_SORT_WORST, order, err);
     for (size_t i = 0; i < s->n_points && st == PL_OK && r->n_left_out < LEFT_OUT_MAX; i++)
         st = add_point(r, order[i], err);
 done:

@@ -60,7 +60,7 @@ double pl_view_difference(const pl_tensor *a, const pl_tensor *b, int64_t i) {
     return x == y || (isnan(x) && isnan(y)) ? 0 : x - y;
 }
 
-/* ---- a picture under way ---- */
+/* ---- a picture in progress ---- */
 
 typedef struct picture {
     const pl_tensor *shape; /* the tensor whose shape counts */

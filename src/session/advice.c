@@ -59,7 +59,7 @@ size_t pl_advice_put_text(const pl_advice *a, size_t limit, pl_buf *out) {
     pl_buf_puts(out, "\nadvice: ");
     pl_buf_put_clean(out, a->reason);
     pl_buf_putc(out, '\n');
-    const bool layers = *a->by != '\0'; /* they stand in the table of layers */
+    const bool layers = *a->by != '\0'; /* they are in the table of layers */
     if (a->n_rows > 0 && !layers) {
         pl_buf_printf(out,
                       "    %-12s %9s %9s %9s %9s %9s %9s  op and value; * = raise to float32\n",
@@ -104,6 +104,7 @@ void pl_advice_put_json(const pl_advice *a, pl_json *j) {
     pl_json_put_string(j, "model", a->model);
     if (*a->by != '\0') {
         pl_json_put_string(j, "by", a->by);
+        pl_json_put_bool(j, "unsigned_weights", a->unsigned_weights);
         put_number(j, "top1_before", a->top1_before);
         put_number(j, "top1_after", a->top1_after);
         pl_json_put_int(j, "held_back", a->n_held);

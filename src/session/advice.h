@@ -1,6 +1,6 @@
 /* Precision advice: what the operators of an fp16, bf16 or int8 model lose, and the smallest set of
- * them that has to compute in float32 for the outputs to meet their limit. Made by flows/advise.c;
- * part of a session. */
+ * them that must compute in float32 for the outputs to meet their limit. Made by
+ * flows/analyze/advise.c; part of a session. */
 #ifndef PL_ADVICE_H
 #define PL_ADVICE_H
 
@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 
-/* X(NAME, "name"): the worst that happens to what an operator makes. */
+/* X(NAME, "name"): the worst that happens to the result of an operator. */
 #define PL_LOSS_MAP(X)                                                                             \
     X(NONE, "rounding")                                                                            \
     X(SENSITIVE, "sensitive")                                                                      \
@@ -27,33 +27,34 @@ typedef struct pl_advice_row { /* of one node */
     const char *node, *op, *value, *module;
     pl_loss loss;
     bool raise;       /* part of the advice */
-    int64_t n;        /* elements that it makes */
-    int64_t n_over;   /* beyond the largest number of the type, or not finite where fp64 is */
+    int64_t n;        /* elements of its result */
+    int64_t n_over;   /* above the largest number of the type, or not finite where fp64 is */
     int64_t n_under;  /* not zero, but zero in the type */
-    double largest;   /* of fp64's magnitudes */
+    double largest;   /* largest magnitude in fp64 */
     double condition; /* relative error of the result for one of its inputs; NAN = not known */
-    double local;     /* rms of what the type does to this node alone, relative to its result */
-    double effect;    /* the same seen at the outputs, nothing else lowered; NAN = not measured */
+    double local;     /* relative rms error when only this node computes in the low type */
+    double effect;    /* the same at the outputs; NAN = not measured */
 } pl_advice_row;
 
 typedef struct pl_advice {
     const char *precision; /* "fp16", "bf16", "int8"; "" = the model has none to raise */
     const char *limit;     /* the limit for the outputs, in words */
     double before, after;  /* worst output: rms of its error relative to its size; NAN */
-    const char *reason;    /* one line: what was found */
+    const char *reason;    /* one line: the result */
     pl_advice_row *rows;   /* in the order of the advice: the worst first */
     size_t n_rows;
-    size_t n_nodes;    /* that compute in the low type */
+    size_t n_nodes;    /* nodes that compute in the low type */
     size_t n_raised;   /* 0 with `met`: nothing has to be raised */
     size_t n_queries;  /* models that were run */
-    bool met;          /* the outputs meet the limit with these nodes raised: run, not estimated */
-    bool one_minimal;  /* and with any one of them left out they do not: run, too */
+    bool met;          /* verified by a run: outputs meet the limit with these nodes raised */
+    bool one_minimal;  /* verified by runs: without any one of them they do not */
     const char *model; /* file that the raised model was written to; "" = none */
     /* of layers of a quantised model */
+    bool unsigned_weights;          /* int8 weights as uint8: no product is clipped at 16 bits */
     const char *by;                 /* what decides: a metric, "top1"; "" = the limit alone */
     double top1_before, top1_after; /* NAN */
-    int64_t n_held;                 /* samples or rows that were held back */
-    double held_before, held_after; /* as before and after, on them; NAN */
+    int64_t n_held;                 /* samples or rows held back for validation */
+    double held_before, held_after; /* like before and after, on those; NAN */
 } pl_advice;
 void pl_advice_init(pl_advice *advice); /* "" and NAN */
 

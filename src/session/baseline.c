@@ -129,7 +129,7 @@ static bool is_named(const char *value, const char *const *values, size_t n) {
     return false;
 }
 
-/* `values` NULL: all that diverges. */
+/* `values` NULL: everything that diverges. */
 static void put_baseline(const pl_session *s, const char *const *values, size_t n, pl_buf *out) {
     pl_strmap seen = PL_STRMAP_INIT;
     pl_json j;

@@ -16,7 +16,7 @@ const pl_column pl_columns[PL_N_COLUMNS] = {
 #undef PL_COLUMN
 };
 
-/* A row whose field has another type than its kind does not compile. */
+/* Compile-time check that the type of a row's field matches its kind. */
 #define IS_TEXT(x) _Generic((x), const char * : 1, default : 0)
 #define IS_NUMBER(x) _Generic((x), double : 1, default : 0)
 #define IS_INTEGER(x) _Generic((x), int64_t : 1, default : 0)
@@ -74,7 +74,7 @@ static void set_colour(pl_sync_point *p, int i) {
     p->colour = (pl_colour)i;
 }
 static void set_verdict(pl_sync_point *p, int i) {
-    p->verdict = (pl_verdict)i; /* as it was decided when the session was made */
+    p->verdict = (pl_verdict)i; /* as decided when the session was made */
 }
 
 typedef struct names {

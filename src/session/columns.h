@@ -1,4 +1,4 @@
-/* The columns of a sync point as a table (columns.def), and what every product does with them. */
+/* The columns of a sync point as a table (columns.def), and their use in each product. */
 #ifndef PL_COLUMNS_H
 #define PL_COLUMNS_H
 

@@ -18,7 +18,7 @@ static int worse_first(const void *x, const void *y) {
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* The second axis, as ONNX has channels; of a vector there are none. */
+/* Channels are the second axis, as in ONNX; a vector has none. */
 static pl_status find_channels(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, pl_detail *d,
                                pl_err *err) {
     d->channel_axis = a->rank >= 2 && a->dims[1] > 1 && a->dims[1] <= CHANNELS_MAX ? 1 : -1;

@@ -1,5 +1,5 @@
-/* Measured for a pair only on request: quantiles of the error, agreement of argmax and
- * top k, the worst channels. */
+/* Measured for a pair only on request: quantiles of the error, agreement of argmax and top k, the
+ * worst channels. */
 #ifndef PL_DETAIL_H
 #define PL_DETAIL_H
 
@@ -24,8 +24,9 @@ typedef struct pl_detail {
 } pl_detail;
 extern const double pl_detail_quantiles[PL_DETAIL_QUANTILES]; /* 0.5, 0.9, 0.99, 0.999 */
 
-/* Same shape. *out is NULL for what has no order: text, complex numbers, no elements. Lives in the
- * arena, which only the calling thread uses meanwhile. Takes memory for some doubles an element. */
+/* Same shape. *out is NULL for types without an order (text, complex numbers) and empty tensors.
+ * Allocated in the arena, which only the calling thread may use. Needs memory for several doubles
+ * per element. */
 pl_status pl_detail_find(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, pl_arena *arena,
                          const pl_detail **out, pl_err *err);
 void pl_detail_put_json(pl_json *json, const pl_detail *detail);

@@ -1,4 +1,4 @@
-/* What is known of one value before it is judged (verdict.h). */
+/* Facts about one value, from which verdict.h derives its verdict. */
 #ifndef PL_FACTS_H
 #define PL_FACTS_H
 
@@ -9,22 +9,22 @@ static inline pl_fact pl_fact_of(bool yes) {
     return yes ? PL_FACT_YES : PL_FACT_NO;
 }
 
-/* What is known of one value; zero = nothing. */
+/* All zero: nothing is known. */
 typedef struct pl_value_facts {
     /* against its counterpart */
     bool paired;
     bool compared;   /* elements or bits were compared */
     bool exact;      /* all bits agree */
-    bool structural; /* another shape, or a type that cannot be measured against the other */
-    bool nonfinite;  /* NaN or Inf at other places */
+    bool structural; /* different shape, or types that cannot be compared */
+    bool nonfinite;  /* NaN or Inf at different positions */
     pl_fact rule;    /* the profile's rule accepts it */
     /* against its replay on A's own inputs */
-    bool unreplayed; /* it was tried and could not be */
+    bool unreplayed; /* replay was tried and failed */
     pl_fact local;   /* its local error is within its bound (q <= PL_Q_CULPRIT) */
-    bool cleared;    /* something else was found to do it: a part, a shape before it */
-    bool far;        /* from gold, further than rounding explains */
+    bool cleared;    /* something else is to blame: a part, a shape before it */
+    bool far;        /* further from gold than rounding explains */
     /* what it was computed from */
-    pl_fact bad_inputs; /* some of it is bad; UNKNOWN = not all of it was compared */
+    pl_fact bad_inputs; /* some input is bad; UNKNOWN = not all were compared */
     bool grown;         /* its error is much larger than theirs */
 } pl_value_facts;
 

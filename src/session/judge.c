@@ -1,5 +1,5 @@
-/* The one pass, then the rule, then the colour. A second pass over the elements is needed only when
- * the largest error lies between what every element may have and what none may have. */
+/* One pass, then the rule, then the colour. A second pass over the elements is needed only if the
+ * largest error is between what every element may have and what none may have. */
 #include "session/judge.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@
 
 enum { BLOCK = 16384, RUN = 512 };
 
-/* |a - r| / (|r| + rms(r)) that correct code stays below, by precision: some tens of the rounding
- * errors that a deep model gathers; for quantised ones, the steps. */
+/* Limits of |a - r| / (|r| + rms(r)) for correct code, by precision: some tens of the rounding
+ * errors that a deep model accumulates; for quantised ones, the steps. */
 static const double default_tol[PL_PRECISION_COUNT] = {
     [PL_PRECISION_F64] = 1e-9,  [PL_PRECISION_F32] = 1e-3,    [PL_PRECISION_F16] = 2e-2,
     [PL_PRECISION_BF16] = 1e-1, [PL_PRECISION_F8E4M3] = 0.25, [PL_PRECISION_F8E5M2] = 0.5,
@@ -22,7 +22,7 @@ static const double default_tol[PL_PRECISION_COUNT] = {
     [PL_PRECISION_INT4] = 2,    [PL_PRECISION_INT2] = 4,      [PL_PRECISION_EXACT] = 0,
 };
 
-/* By how much one factor is off before it is no rounding; fp16 scales are rounded to 5e-4. */
+/* A factor further from 1 than this is not rounding; fp16 scales are rounded to 5e-4. */
 #define FACTOR 4e-3
 
 static bool is_code(pl_precision p) {
@@ -79,7 +79,7 @@ static void bound_block(void *ctx, int64_t begin, int64_t end) {
                     (const char *)p->r->data + (size_t)at * pl_dtype_bytes(p->r->dtype), r, n);
         for (size_t i = 0; i < n; i++) {
             const double d = fabs(a[i] - r[i]);
-            if (!(d > 0) || isinf(d)) continue; /* NaN and Inf agree, else we were not here */
+            if (!(d > 0) || isinf(d)) continue; /* NaN and Inf agree here */
             const double bound = p->tol * (fabs(r[i]) + p->scale);
             const double q = bound > 0 ? d / bound : (double)INFINITY;
             if (q > w.q) w = (worst){ q, at + (int64_t)i, a[i], r[i] };
@@ -124,13 +124,14 @@ static void fail_elements(pl_judged *out, const pl_accumulators *acc) {
              acc->max_abs);
 }
 
-/* Ties are rare: more codes than this are off by one for another reason, a zero point say. */
+/* Ties are rare: if more codes than this are off by one, there is another reason, such as a zero
+ * point. */
 static int64_t most_flips(int64_t n) {
     return n < 8 ? 1 : n / 4;
 }
 
-/* One factor explains the error of all elements: a wrong scale, not codes that flip here and there.
- */
+/* Does one factor explain the error of all elements? Then it is a wrong scale, not codes that flip
+ * here and there. */
 static bool is_one_factor(const pl_accumulators *acc) {
     if (acc->n_finite < 8 || !(acc->sum_rr > 0)) return false;
     const double factor = acc->sum_ar / acc->sum_rr;
@@ -138,7 +139,7 @@ static bool is_one_factor(const pl_accumulators *acc) {
     return fabs(factor - 1) > FACTOR && rest < 0.01 * acc->sum_sq;
 }
 
-/* What a code stands for: off by one code, which a tie makes, and by the rounding of its scale. */
+/* Dequantised codes may be off by one code, from a tie, plus the rounding of the scale. */
 static void judge_steps(const pl_judge_pair *pair, pl_judged *out) {
     const pl_accumulators *acc = &out->acc;
     if (acc->max_abs <= 1.5 * pair->step) return;
@@ -230,7 +231,7 @@ static void colour(const pl_judge *j, const pl_judge_pair *pair, pl_judged *out)
         out->colour = pl_metric_judge(m, m->value(&out->acc), &match.limits);
 }
 
-/* The places of NaN and Inf first: they are worse than any number. */
+/* Positions of NaN and Inf first: they are worse than any number. */
 static pl_status judge_rule(const pl_judge *j, pl_pool *pool, const pl_judge_pair *pair,
                             const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err) {
     const pl_accumulators *acc = &out->acc;

@@ -3,9 +3,9 @@
  *
  * Profile plumb, where no error bound is known: |a - r| <= tol * (|r| + rms(r)) for every element,
  * tol by the pair's effective precision unless it is given (judge.c has the table). Integers and
- * bools agree exactly, but integers of at most 8 bits that were rounded from reals may be one code
- * off where few are. Behind codes, an error that is one factor for all elements is no rounding.
- * Profile torch: PyTorch's same(). */
+ * bools must agree exactly, except that few integers of at most 8 bits that were rounded from reals
+ * may be off by one code. After quantisation, an error that is one factor for all elements is not
+ * rounding. Profile torch: PyTorch's same(). */
 #ifndef PL_JUDGE_H
 #define PL_JUDGE_H
 
@@ -22,7 +22,7 @@ typedef struct pl_judge {
     pl_profile profile;
     double tol;              /* plumb; NAN = by precision */
     plumb_same_options same; /* torch */
-    const pl_metric *metric; /* that colours */
+    const pl_metric *metric; /* metric for the colour */
     const pl_limits *limits; /* of the user, or NULL */
 } pl_judge;
 double pl_judge_tol(const pl_judge *judge, pl_precision precision);
@@ -32,8 +32,8 @@ typedef struct pl_judge_pair {
     const char *value, *op; /* for the user's limits */
     pl_precision precision; /* effective */
     pl_dtype dtype;         /* of a, for the user's limits */
-    double step;  /* floats: what one code is worth, which it was made of; 0 = not known */
-    bool rounded; /* integers: they were reals, which rounding may move to the next */
+    double step;            /* floats: value of one code, if they are dequantised; 0 = not known */
+    bool rounded;           /* integers: rounded from reals, so they may be off by one */
 } pl_judge_pair;
 
 typedef struct pl_judged {
@@ -41,18 +41,18 @@ typedef struct pl_judged {
     pl_pair_class pair_class;
     pl_colour colour;
     pl_metric_limits limits;
-    const char *limits_from; /* lives with the limits, or static */
+    const char *limits_from; /* owned by the limits, or static */
     bool rule_fails;         /* by the profile's rule */
     pl_verdict verdict;      /* SAME, WITHIN or MISMATCH */
     char reason[420];        /* "" when it agrees */
 } pl_judged;
 
-/* Same shape (PL_E_INVALID else); types that can be measured against each other. Thread-safe.
- * Results do not depend on the pool. */
+/* Shapes must be the same (else PL_E_INVALID) and types comparable. Thread-safe. Results do not
+ * depend on the pool. */
 pl_status pl_judge_tensors(const pl_judge *judge, pl_pool *pool, const pl_judge_pair *pair,
                            const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err);
-/* False when values of these types cannot be measured against each other: text or bool against
- * numbers, integers against floats. */
+/* False when values of these types cannot be compared: text or bool with numbers, integers with
+ * floats. */
 bool pl_judge_types_fit(pl_dtype a, pl_dtype r);
 
 #endif

@@ -55,7 +55,7 @@ static pl_status number_of(const pl_json_value *o, const char *key, double *out,
     return PL_OK;
 }
 
-/* A misspelt key would make a row fit everything. */
+/* A misspelt key would make a row match everything. */
 static pl_status check_keys(const pl_json_value *o, pl_err *err) {
     static const char *const known[] = { "value",  "op",    "dtype",  "precision",
                                          "metric", "green", "yellow", "comment" };

@@ -78,8 +78,8 @@ void pl_lost_calls_put_json(const pl_session *s, pl_json *j) {
     pl_json_array_end(j);
 }
 
-/* Calls that the exported run makes otherwise follow from a number that was frozen before them: a
- * condition, a count. Rows are in the order of the calls. */
+/* If the exported run makes different calls, the cause is a number frozen before them: a condition,
+ * a count. Rows are in the order of the calls. */
 static const pl_lost_call *cause_of(const pl_session *s, size_t i) {
     for (size_t k = 0; k < i && strcmp(s->lost[i].status, "changed") == 0; k++)
         if (strcmp(s->lost[k].status, "frozen") == 0) return &s->lost[k];

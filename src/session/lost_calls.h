@@ -1,5 +1,5 @@
-/* Calls of the source framework that its exporter dropped, froze into a constant or changed: the
- * recording has them (`plumb.export`, docs/formats/recording.md), a verdict names them. */
+/* Calls of the source framework that its exporter dropped, froze into a constant or changed. The
+ * recording lists them (`plumb.export`, docs/formats/recording.md), and the verdict names them. */
 #ifndef PL_LOST_CALLS_H
 #define PL_LOST_CALLS_H
 
@@ -7,10 +7,10 @@
 #include "base/json_read.h"
 #include "session/session.h"
 
-/* From the text of `plumb.export`; NULL = none. Those without effect are left out. What is not as
- * it should be is skipped: the verdict does not rest on it. */
+/* Reads the text of `plumb.export`; NULL = none. Calls without effect are left out. Malformed
+ * entries are skipped: the verdict does not depend on them. */
 pl_status pl_lost_calls_read(pl_session *s, const char *text, pl_err *err);
-/* From session.json. */
+/* Reads them from session.json. */
 pl_status pl_lost_calls_take(pl_session *s, const pl_json_value *list, pl_err *err);
 void pl_lost_calls_put_json(const pl_session *s, pl_json *j);
 /* The call that explains best why `value` is wrong; NULL when none was lost. */

@@ -19,7 +19,7 @@ static void put_share(double x, char *out, size_t n) {
     }
 }
 
-/* Everywhere the same figures. */
+/* The same figures in all formats. */
 static cells cells_of(const pl_quantisation *q, const pl_quant_row *r) {
     cells c;
     put_share(r->share, c.share, sizeof(c.share));

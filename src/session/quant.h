@@ -1,4 +1,4 @@
-/* What quantisation costs a model, layer by layer, measured on its outputs. Made by
+/* The cost of quantisation, layer by layer, measured at the outputs. Made by
  * flows/analyze/quant_table.c; part of a session. */
 #ifndef PL_QUANT_H
 #define PL_QUANT_H
@@ -10,23 +10,23 @@
 typedef struct pl_quant_row { /* one layer; NAN = not measured */
     const char *node, *op, *value, *module;
     double alone;      /* error of the outputs when only this layer is quantised */
-    double share;      /* its square, of the sum of all layers' */
+    double share;      /* share of its square in the sum over all layers */
     double cumulative; /* of this row and those above it */
     double kept;       /* error of the outputs when only this layer is kept in float */
-    double gain;       /* by which that improves the metric; negative = it gets worse */
-    double top1_gain;  /* by which it improves top-1 agreement; NAN = no classifier */
-    const char *kind;  /* a mistake: "wrong scale", …; "" = the usual noise */
+    double gain;       /* improvement of the metric by that; negative = worse */
+    double top1_gain;  /* improvement of top-1 agreement; NAN = not a classifier */
+    const char *kind;  /* a mistake: "wrong scale", …; "" = normal noise */
     const char *evidence;
-    bool keep; /* --advise says: in float */
+    bool keep; /* advice: keep in float */
 } pl_quant_row;
 
 typedef struct pl_quantisation {
     const char *metric, *unit; /* of `value` and `gain` */
     double error;              /* rms of the outputs' error relative to their size */
     double value, top1;
-    double limit;       /* of `error`, by effective precision or --tol */
-    bool float_weights; /* false: without a float model the rounding of weights is not seen */
-    const char *note;   /* why there are no rows, ""; one line */
+    double limit;       /* limit of `error`, by effective precision or tolerance */
+    bool float_weights; /* false: no float model, so the rounding of weights is not visible */
+    const char *note;   /* why there are no rows; "" or one line */
     pl_quant_row *rows; /* by share, largest first */
     size_t n_rows;
 } pl_quantisation;

@@ -1,4 +1,4 @@
-/* Rolling up: one row per name, counted in one pass. */
+/* Rolls up sync points: one row per name, counted in one pass. */
 #include "session/rollup.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Sync points rolled up by module, operator type or dtype: where the trouble is, at a glance. */
+/* Sync points rolled up by module, operator type or dtype. */
 #ifndef PL_ROLLUP_H
 #define PL_ROLLUP_H
 

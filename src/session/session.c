@@ -1,4 +1,4 @@
-/* Life cycle, names and order. */
+/* Sessions: creation, names and order. */
 #include "session/session.h"
 
 #include <math.h>

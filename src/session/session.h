@@ -1,10 +1,10 @@
-/* What an analysis or a comparison found: the sync points, the blame, and how the runs went.
+/* The result of an analysis or comparison: sync points, blame, and how the runs went.
  *
  * One struct for analyze and compare; session_json.c writes it as the JSON of
  * docs/formats/session.md (which is also session.json of the folder), session_read.c reads it back
- * for view and report, and session_print.h shows it. Strings and lists live in the session's arena;
- * no string is NULL but where it says so (pl_session_new and pl_sync_point_init set ""). Numbers
- * that are not known are NAN, null in the JSON. */
+ * for view and report, and session_print.h shows it. Strings and lists are in the session's arena;
+ * strings are never NULL unless stated (pl_session_new and pl_sync_point_init set ""). Unknown
+ * numbers are NAN, null in the JSON. */
 #ifndef PL_SESSION_H
 #define PL_SESSION_H
 
@@ -18,7 +18,7 @@
 #include "tensor/datum.h"
 #include "tensor/tensor.h"
 
-/* X(NAME, "name", letter): of one sync point; the letter stands beside the colour. */
+/* X(NAME, "name", letter): of one sync point; the letter is shown beside the colour. */
 #define PL_VERDICT_MAP(X)                                                                          \
     X(SAME, "same", '=')                                                                           \
     X(WITHIN, "within", '.')                                                                       \
@@ -38,12 +38,12 @@ typedef enum pl_verdict {
 const char *pl_verdict_name(pl_verdict v);
 char pl_verdict_letter(pl_verdict v);
 
-typedef enum pl_outcome { /* of the whole */
+typedef enum pl_outcome { /* verdict on the whole session */
                           PL_OUTCOME_AGREE,
                           PL_OUTCOME_DIVERGED,
                           PL_OUTCOME_NONDETERMINISTIC,
                           PL_OUTCOME_FAILED,
-                          PL_OUTCOME_INCONCLUSIVE, /* nothing to say: not enough was compared */
+                          PL_OUTCOME_INCONCLUSIVE, /* not enough was compared */
                           PL_OUTCOME_COUNT
 } pl_outcome;
 const char *pl_outcome_name(pl_outcome o); /* "agree", … */
@@ -57,12 +57,12 @@ typedef struct pl_side { /* one side's metadata tuple */
     int64_t offset;
     bool has_hash, has_probe;
     pl_hash128 hash;
-    pl_hash128 probe; /* of blocks (store/blob.h), where the recording has no hashes */
+    pl_hash128 probe; /* hash of blocks (store/blob.h), if the recording has no hashes */
     unsigned flags;   /* PL_RECORD_* */
     const char *blob; /* name in the session's store; NULL = not kept there */
     const char *key;  /* key in the recording that the session refers to; NULL = none */
 } pl_side;
-/* Takes over what a tensor tells of itself; not its hash. Nothing for NULL and containers. */
+/* Copies dtype and shape from a tensor, not its hash. Does nothing for NULL and containers. */
 void pl_side_describe(pl_side *side, const pl_datum *d);
 
 typedef struct pl_sync_point {
@@ -76,7 +76,7 @@ typedef struct pl_sync_point {
     const char *metadata_reason; /* "" when it matches */
     pl_side a, b;
     pl_pair_class pair_class; /* when pl_sync_point_has_class */
-    bool measured;            /* acc is filled */
+    bool measured;            /* acc is set */
     pl_accumulators acc;
     const double *user_metrics;             /* one per session->user_metrics, NAN = none; or NULL */
     pl_precision precision;                 /* effective: what it went through, not only its type */
@@ -85,16 +85,16 @@ typedef struct pl_sync_point {
     double propagated, local, amplified, q; /* NAN = not known */
     const char *excuse;                     /* "" */
     pl_colour colour;
-    pl_value_facts facts; /* that gave the verdict; not read back */
+    pl_value_facts facts; /* facts behind the verdict; not read back */
     pl_verdict verdict;
     const char *reason; /* one line, "" */
     int64_t sample;     /* worst sample when there are several; else 0 */
     bool accepted;      /* by a baseline */
     bool fails;         /* an output beyond its bound, independent of blame */
-    bool overflowed;    /* it fails because both sides are NaN or Inf where fp64 is finite */
+    bool overflowed;    /* fails because both sides are NaN or Inf where fp64 is finite */
     bool model_wrong;   /* the recording, which is the truth, differs from the model here first */
     const struct pl_detail *detail;  /* on demand (detail.h), not read back; or NULL */
-    const struct pl_value *replayed; /* while analyze works: its value in the replayed model */
+    const struct pl_value *replayed; /* only during analyze: its value in the replayed model */
 } pl_sync_point;
 
 typedef struct pl_blame_entry {
@@ -104,9 +104,9 @@ typedef struct pl_blame_entry {
     const char *kind, *where; /* "offset 0.25", "channel 3 of axis 1" */
     double q, effect, score;
     const char *reason, *module, *source;
-    const int64_t *samples; /* with several: those in which it is to blame, the worst first */
+    const int64_t *samples; /* with several samples: those it is to blame in, worst first */
     size_t n_samples;
-    bool in_model; /* the model says so, and the runtime does what the model says */
+    bool in_model; /* the fault is in the model, and the runtime does what the model says */
 } pl_blame_entry;
 
 typedef struct pl_side_info { /* "a", "b" of the JSON */
@@ -114,15 +114,15 @@ typedef struct pl_side_info { /* "a", "b" of the JSON */
     const char *failure; /* "" = none */
     int signal;
     const char *sandbox; /* "on", or why not; "" = unknown */
-    const char *cpu;    /* what its CPU has that changes numbers, "x86-64 fma avx2"; "" = unknown */
-    const char *device; /* that it computes on; "" = the CPU */
-    const char *precision_profile; /* of A: what its arithmetic may do (ops/precision.h); "" */
-    pl_placement placement;        /* which node ran where; no places = one, or not known */
+    const char *cpu;     /* CPU features that change results, "x86-64 fma avx2"; "" = unknown */
+    const char *device;  /* device it computes on; "" = the CPU */
+    const char *precision_profile; /* of A: its precision profile (ops/arithmetic.h); "" */
+    pl_placement placement;        /* which node ran where; empty = one place, or unknown */
 } pl_side_info;
 
 typedef struct pl_left_over { /* a value of B without a counterpart in A */
     const char *value, *op, *reason;
-    bool expected; /* folded, fused, a view: nothing to worry about */
+    bool expected; /* folded, fused, a view: harmless */
     bool is_output;
 } pl_left_over;
 
@@ -136,7 +136,7 @@ typedef struct pl_timing_entry {
     double seconds;
 } pl_timing_entry;
 
-/* What the verdict rests on (verdict.h counts). */
+/* What the verdict is based on (counted by verdict.h). */
 typedef struct pl_coverage {
     size_t n_outputs, n_outputs_compared; /* of the model */
     size_t n_verified;                    /* computed values that were compared or replayed */
@@ -144,11 +144,10 @@ typedef struct pl_coverage {
     size_t n_inputs; /* that were compared */
 } pl_coverage;
 
-typedef struct pl_lost_call { /* lost_calls.h; texts are "" where it does not apply */
+typedef struct pl_lost_call { /* lost_calls.h; texts are "" where not applicable */
     const char *status, *op, *module, *file, *source;
     int64_t line;
-    const char *const
-        *affects; /* the nearest values of the graph that should have been other ones */
+    const char *const *affects; /* the nearest values of the graph that are affected */
     size_t n_affects;
 } pl_lost_call;
 
@@ -157,7 +156,7 @@ typedef struct pl_session {
     pl_outcome outcome;
     const char *reason;   /* one line */
     const char *at_fault; /* "runtime", "model", "both", "none" */
-    pl_lost_call *lost;   /* calls that the exporter did not take over */
+    pl_lost_call *lost;   /* calls that the exporter lost */
     size_t n_lost;
     pl_coverage coverage;
     const char *created; /* UTC, "2026-08-22T10:00:00Z" */
@@ -167,15 +166,15 @@ typedef struct pl_session {
     const char *model_path, *model_hash;
     size_t model_nodes;
     size_t n_samples;               /* of inputs; 0 = one */
-    const int64_t *failing_samples; /* numbers of those that did not agree */
+    const int64_t *failing_samples; /* indices of samples that did not agree */
     size_t n_failing_samples;
-    const int64_t *cover; /* the fewest of them that show every culprit */
+    const int64_t *cover; /* the fewest samples that show every culprit */
     size_t n_cover;
     pl_side_info a, b;
     bool observer_effect;
     const char *observer_note;
-    const char *bisect_level, *bisect_pass, *bisect_reason; /* --bisect; NULL = not asked for */
-    struct pl_advice *advice; /* --advise (advice.h); NULL = not asked for */
+    const char *bisect_level, *bisect_pass, *bisect_reason; /* bisection; NULL = not asked for */
+    struct pl_advice *advice; /* precision advice (advice.h); NULL = not asked for */
     double quant_limit; /* B is the float model of a quantised A: how far outputs may be off, of
                            their size; NAN = it is not. Not read back */
     struct pl_quantisation *quant; /* of a quantised model (quant.h); NULL = it is not one */
@@ -198,17 +197,18 @@ typedef struct pl_session {
     const char *lines; /* "NONDETERMINISTIC A at y (hash)", as PyTorch's analyze prints them; "" */
 } pl_session;
 
-/* The session lives in its own arena. */
+/* The session is allocated in its own arena. */
 pl_status pl_session_new(pl_session **out, pl_err *err);
 void pl_session_free(pl_session *session); /* NULL is fine */
-/* Shares nothing with `from` or with what made it (session_copy.c). */
+/* Shares nothing with `from` or the data it was made from (session_copy.c). */
 pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err);
+pl_status pl_session_copy_quant(const pl_session *from, pl_session *to, pl_err *err); /* alone */
 void pl_sync_point_init(pl_sync_point *p); /* "" and NAN everywhere */
 bool pl_sync_point_has_class(const pl_sync_point *p);
-/* Failed and not accepted: what makes a comparison diverge. */
+/* Failed and not accepted: makes a comparison diverge. */
 bool pl_sync_point_is_bad(const pl_sync_point *p);
-/* Larger is worse: 4 structural, 3 non-finite, 2 finite, 1 unpaired or unverified, 0 exact
- * (field.md 2.3); the metric decides within a rank. */
+/* Larger is worse: 4 structural, 3 non-finite, 2 finite, 1 unpaired or unverified, 0 exact; the
+ * metric decides within a rank. */
 int pl_sync_point_rank(const pl_sync_point *p);
 /* Value of a metric by name, the session's user metrics included; NAN when there is none. */
 double pl_sync_point_metric(const pl_session *session, const pl_sync_point *p, const char *name);
@@ -224,8 +224,8 @@ void pl_session_put_blame(pl_json *j, const pl_session *s);
 void pl_session_put_left_over(pl_json *j, const pl_session *s);
 void pl_session_put_notes(pl_json *j, const pl_session *s);
 void pl_session_put_coverage(pl_json *j, const pl_session *s);
-/* Nothing in it is believed unchecked; metrics are computed again from the accumulators. `name`
- * stands for it in messages. */
+/* Checks everything; metrics are computed again from the accumulators. `name` is used in
+ * messages. */
 pl_status pl_session_read(const char *text, size_t n, const char *name, pl_session **out,
                           pl_err *err);
 /* PATH/session.json, or a file. */

@@ -1,6 +1,6 @@
-/* A self-contained session: flows share strings with models, blame and recordings, a
- * finished session must not. Every string and list of the structs in session.h and advice.h is
- * copied here; a new pointer there needs a line here, or a row in columns.def. */
+/* Makes a session self-contained: during a flow it shares strings with models, blame and
+ * recordings, a finished session must not. Every string and list of the structs in session.h and
+ * advice.h is copied here; a new pointer there needs a line here, or a row in columns.def. */
 #include <string.h>
 
 #include "session/advice.h"
@@ -162,4 +162,11 @@ pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err)
     }
     *out = s;
     return PL_OK;
+}
+
+pl_status pl_session_copy_quant(const pl_session *from, pl_session *to, pl_err *err) {
+    copier c = { .arena = to->arena };
+    to->quant = from->quant;
+    copy_quant(&c, to);
+    return c.failed ? pl_fail_memory(err, 1) : PL_OK;
 }

@@ -1,4 +1,4 @@
-/* Inside src/compare only: the accumulators' fields by name, for writing and reading. */
+/* Private to src/session: the accumulators' fields by name, for writing and reading. */
 #ifndef PL_SESSION_INT_H
 #define PL_SESSION_INT_H
 
@@ -6,7 +6,7 @@
 
 #define PL_SESSION_FORMAT 1
 
-/* counts: 0 to n; then indices: -1 to n - 1; the rest */
+/* counts: 0 to n; then indices: -1 to n - 1; then the others */
 #define PL_ACC_COUNTS(X)                                                                           \
     X(n_finite)                                                                                    \
     X(n_mismatch)                                                                                  \

@@ -12,7 +12,7 @@
 #include "session/session_int.h"
 #include "store/recorder.h"
 
-/* Not known is null; infinities are strings. */
+/* Unknown is null; infinities are strings. */
 static void put_number(pl_json *j, const char *key, double x) {
     pl_json_key(j, key);
     if (isnan(x)) {
@@ -118,7 +118,7 @@ static void put_detail(pl_json *j, const pl_session *s, const pl_sync_point *p) 
     pl_detail_put_json(j, p->detail);
 }
 
-/* What columns.def leaves to the product. */
+/* Columns that columns.def marks as OWN. */
 typedef void (*put_own)(pl_json *j, const pl_session *s, const pl_sync_point *p);
 #define PUT_NO(name) NULL
 #define PUT_YES(name) NULL
@@ -203,7 +203,7 @@ static void put_points(pl_json *j, const pl_session *s, const char *key, bool ou
     pl_json_array_end(j);
 }
 
-/* A phase that came several times is one key with the sum. */
+/* Phases that occur several times become one key with the sum. */
 static void put_timing(pl_json *j, const pl_session *s) {
     pl_json_key(j, "timing");
     pl_json_object_begin(j);

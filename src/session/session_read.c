@@ -1,15 +1,16 @@
 /* Reading session.json back.
  *
- * Nothing is believed: types, names, ranges and counts are checked, so that what is computed from a
- * session cannot overflow; metrics are taken from the accumulators, not from the text. Unknown keys
- * are ignored, missing ones have the value that pl_session_new gives. Sticky: the first fault is
- * kept in `st`, and readers go on with harmless values. */
+ * Everything is checked: types, names, ranges and counts, so that later computations cannot
+ * overflow; metrics are taken from the accumulators, not from the text. Unknown keys are ignored,
+ * missing ones keep the defaults of pl_session_new. Errors are sticky: the first one is kept in
+ * `st`, and readers continue with harmless values. */
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/door.h"
 #include "base/json_read.h"
+#include "onnx/not_onnx.h"
 #include "session/advice.h"
 #include "session/columns.h"
 #include "session/lost_calls.h"
@@ -18,7 +19,7 @@
 #include "store/blob.h"
 #include "store/recorder.h"
 
-enum { SCALE_MAX = 4096 }; /* of the accumulators; double's exponents end at 1074 */
+enum { SCALE_MAX = 4096 }; /* exponents of the accumulators; those of double end at 1074 */
 
 typedef struct reader {
     pl_session *session;
@@ -214,10 +215,10 @@ static void read_metadata(reader *r, const pl_json_value *point, pl_sync_point *
 }
 
 static void read_detail(reader *r, const pl_json_value *point, pl_sync_point *p) {
-    (void)r, (void)point, (void)p; /* worked out on demand */
+    (void)r, (void)point, (void)p; /* computed on request */
 }
 
-/* What columns.def leaves to the product. */
+/* Columns that columns.def marks as OWN. */
 typedef void (*read_own)(reader *r, const pl_json_value *point, pl_sync_point *p);
 #define READ_NO(name) NULL
 #define READ_YES(name) NULL
@@ -228,7 +229,7 @@ static const read_own own_columns[PL_N_COLUMNS] = {
 #undef PL_COLUMN
 };
 
-/* A column that is absent keeps what pl_sync_point_init gave it. */
+/* A missing column keeps the default of pl_sync_point_init. */
 static void read_column(reader *r, const pl_json_value *o, const pl_column *c, pl_sync_point *p) {
     void *field = pl_column_field(c, p);
     const char *name = NULL;
@@ -557,6 +558,24 @@ pl_status pl_session_read(const char *text, size_t n, const char *name, pl_sessi
     return PL_OK;
 }
 
+/* A session is an object of JSON. */
+static bool may_be_session(const pl_file_map *map) {
+    const char *text = (const char *)map->data;
+    size_t i = 0;
+    while (i < map->n_bytes &&
+           (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t'))
+        i++;
+    return i < map->n_bytes && text[i] == '{';
+}
+
+/* What it is, without what to do with it as a model. */
+static pl_status fail_kind(const char *path, const char *what, pl_err *err) {
+    return pl_fail(err, PL_E_FORMAT,
+                   "'%s' is %.*s, not a session; pass the folder that 'plumb analyze' or 'plumb "
+                   "compare' wrote",
+                   path, (int)strcspn(what, ";,:"), what);
+}
+
 pl_status pl_session_open(const char *path, pl_session **out, pl_err *err) {
     pl_dir *dir = NULL;
     pl_file_map *map = NULL;
@@ -565,7 +584,10 @@ pl_status pl_session_open(const char *path, pl_session **out, pl_err *err) {
         st = pl_file_map_open_regular(path, &map, err);
     } else if ((st = pl_dir_open(path, &dir, err)) == PL_OK) {
         st = pl_dir_map(dir, "session.json", &map, err);
+        if (st == PL_E_NOT_FOUND) st = fail_kind(path, pl_not_session_folder(path), err);
     }
+    if (st == PL_OK && !may_be_session(map))
+        st = fail_kind(path, pl_not_session(map->data, map->n_bytes, path), err);
     if (st == PL_OK)
         st = pl_session_read((const char *)map->data, map->n_bytes, map->path, out, err);
     pl_file_map_unref(map);

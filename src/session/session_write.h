@@ -1,8 +1,8 @@
-/* The session folder: written aside, given its name at the end (docs/formats/session.md).
+/* The session folder: written to a temporary folder, renamed at the end (docs/formats/session.md).
  *
- * Tensors go to its store as they come; memory does not grow with them. A folder that is not
- * committed leaves nothing; a killed writer leaves a hidden folder beside the target, which is
- * never read. Putting tensors is thread-safe, the rest is not. */
+ * Tensors go to its store as they come, so memory does not grow. A folder that is not committed is
+ * removed; a killed writer leaves a hidden folder beside the target, which is never read. Putting
+ * tensors is thread-safe, nothing else is. */
 #ifndef PL_SESSION_WRITE_H
 #define PL_SESSION_WRITE_H
 
@@ -13,8 +13,8 @@ typedef struct pl_session_folder pl_session_folder;
 
 /* PL_E_EXISTS if `path` already exists; missing parent directories are created. */
 pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_err *err);
-/* Keeps the tensor and notes it in the side's index ("a", "b", "gold", …: letters and digits). The
- * name of the blob lives in `arena`. */
+/* Stores the tensor and adds it to the side's index ("a", "b", "gold", …: letters and digits). The
+ * name of the blob is in `arena`. */
 pl_status pl_session_folder_put(pl_session_folder *folder, const char *side, const char *value,
                                 const pl_tensor *t, pl_arena *arena, const char **blob,
                                 pl_err *err);

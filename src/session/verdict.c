@@ -12,12 +12,12 @@
 
 pl_verdict pl_verdict_of_value(const pl_value_facts *f) {
     const bool differs = f->structural || f->nonfinite || f->rule == PL_FACT_NO;
-    /* Computed wrongly from what the run itself had. */
+    /* Computed wrongly from the run's own inputs. */
     if (f->local == PL_FACT_NO) return f->cleared ? PL_VERDICT_INHERITED : PL_VERDICT_CULPRIT;
-    /* Computed rightly, from values that were wrong already. */
+    /* Computed correctly, from wrong inputs. */
     if (f->local == PL_FACT_YES && f->far)
         return f->grown ? PL_VERDICT_AMPLIFIED : PL_VERDICT_INHERITED;
-    /* Not what the reference has. Without a replay this is circumstantial. */
+    /* Differs from the reference. Without a replay this is circumstantial. */
     if (differs && f->bad_inputs == PL_FACT_YES) return PL_VERDICT_INHERITED;
     if (differs && f->bad_inputs == PL_FACT_NO)
         return f->grown && f->local == PL_FACT_UNKNOWN ? PL_VERDICT_CULPRIT : PL_VERDICT_AMPLIFIED;
@@ -124,7 +124,7 @@ static double relative(const pl_sync_point *p) {
     return sqrt(p->acc.sum_sq / p->acc.sum_rr);
 }
 
-/* Where a difference starts that no operation is to blame for: the first value whose codes differ,
+/* The start of a difference that no operation is to blame for: the first value whose codes differ,
  * or that is off by more than its type explains. */
 const pl_sync_point *pl_verdict_birth(const pl_session *s, const pl_sync_point *failing) {
     for (size_t i = 0; i < s->n_points; i++) {
@@ -164,7 +164,7 @@ static const char *say_failing(const pl_session *s, const pl_sync_point *p,
             "quantisation moves output '%s' by %.2g of its size (limit %.2g); no "
             "quantiser made a mistake that can be named",
             p->value, relative(p), s->quant_limit);
-    if (p->acc.max_abs == 0) /* the same as the reference: it is fp64 that both are far from */
+    if (p->acc.max_abs == 0) /* equal to the reference: both are far from fp64 */
         return pl_arena_printf(s->arena, "output '%s' has the same error as the reference: %s",
                                p->value, p->reason);
     return pl_arena_printf(s->arena,
@@ -183,7 +183,7 @@ static const char *say_model(const pl_session *s, const pl_sync_point *p, const 
         p->source[0] != '\0' ? ", " : "", p->source, p->reason, *call != '\0' ? "; " : "", call);
 }
 
-/* Why there is no verdict, most important reason first; NULL when everything that counts was
+/* Why there is no verdict, most important reason first; NULL when everything relevant was
  * compared. */
 static const char *say_nothing(const pl_session *s, const pl_claim *claim, const found *f) {
     const pl_coverage *c = &s->coverage;
@@ -238,7 +238,7 @@ static const char *say_nothing(const pl_session *s, const pl_claim *claim, const
     return NULL;
 }
 
-/* What agrees though it is not the same thing: never silently. */
+/* Never silent about things that agree but are not the same. */
 static const char *with_remarks(const pl_session *s, const pl_claim *claim, const char *why) {
     const pl_sync_point *typed = NULL, *laid = NULL, *red = NULL;
     size_t n_typed = 0, n_laid = 0, n_red = 0;
@@ -337,7 +337,7 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
         s->outcome = PL_OUTCOME_INCONCLUSIVE;
         if (claim->advice != NULL && s->coverage.n_unpaired > 0)
             why = pl_arena_printf(s->arena, "%s; %s", why, claim->advice);
-    } else { /* 7. all of it was, and it agrees */
+    } else { /* 7. everything was compared and agrees */
         s->outcome = PL_OUTCOME_AGREE;
         s->first_divergence = NULL;
         why = with_remarks(s, claim, say_agree(s, claim, &f));

@@ -12,12 +12,12 @@
 /* q above this is beyond the bound (docs/blame.md). */
 #define PL_Q_CULPRIT 4.0
 pl_verdict pl_verdict_of_value(const pl_value_facts *f);
-/* By what is known of it now. */
+/* Decides by its facts. */
 void pl_verdict_decide(pl_sync_point *p);
 
 /* ---- outputs ---- */
 
-/* Numbers that are not known are NAN. */
+/* Unknown numbers are NAN. */
 typedef struct pl_output_facts {
     bool structural;     /* another shape or type than the reference's */
     bool nonfinite;      /* NaN or Inf on one side only */
@@ -38,11 +38,11 @@ bool pl_verdict_output_fails(const pl_output_facts *f);
 void pl_verdict_failed(pl_session *s, const char *reason);
 void pl_verdict_unstable(pl_session *s, const char *value, const char *reason);
 
-typedef struct pl_claim { /* what the outcome rests on */
+typedef struct pl_claim { /* basis of the outcome */
     bool every_value;     /* compare: a bad value inside diverges too; else culprits and outputs */
-    bool truth;           /* B is a recording that is the truth; A's own model is the third party */
-    bool only_claimed;    /* outputs are not known: what both sides hold is all there is to say */
-    const char *first;    /* value where it begins, when the profile has said so; or NULL */
+    bool truth;           /* B is a recording that is the truth; A's model is the third party */
+    bool only_claimed;    /* outputs are unknown: only what both sides have counts */
+    const char *first;    /* first divergence if the profile found it; or NULL */
     const char *agree;    /* the reason when it agrees; NULL = counted */
     const char *advice;   /* what to do about values without a counterpart; or NULL */
 } pl_claim;
@@ -54,7 +54,7 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
  * known. */
 const pl_sync_point *pl_verdict_birth(const pl_session *s, const pl_sync_point *failing);
 
-/* Counts what was compared, into s->coverage. */
+/* Counts what was compared in s->coverage. */
 void pl_verdict_count(pl_session *s);
 /* Was it compared with something, by any rule? */
 bool pl_verdict_is_answer(pl_verdict v);

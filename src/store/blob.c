@@ -1,4 +1,4 @@
-/* Blobs: names of bytes, and a tensor as bytes and back. */
+/* Blobs: names for bytes, and tensors to and from bytes. */
 #include "store/blob.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ bool pl_blob_parse(const char *name, pl_blob *out) {
     blob.dtype = pl_dtype_by_name(name, (size_t)(dash - name));
     if (blob.dtype == PL_UNDEFINED || !pl_hash128_parse(last + 1, &blob.hash)) return false;
     blob.n_bytes = strtoull(dash + 1, NULL, 10);
-    /* One spelling only: no sign, no leading zero, no overflow. */
+    /* Only one spelling: no sign, no leading zero, no overflow. */
     pl_blob_name(&blob, again);
     if (strcmp(again, name) != 0) return false;
     *out = blob;
@@ -105,7 +105,7 @@ pl_status pl_dense_probe(const pl_dense *d, pl_hash128 *out, pl_err *err) {
     if (h == NULL) return pl_fail_memory(err, 1);
     pl_hasher_update(h, &n_bytes, sizeof n_bytes);
     for (size_t i = 0; i < n; i++) {
-        /* Block 0 and the last one are among them; i * (n_whole - 1) stays below 2^64. */
+        /* Includes the first and the last block; i * (n_whole - 1) is below 2^64. */
         const size_t block = n < 2 ? 0 : i * (n_whole - 1) / (n - 1);
         const size_t begin = block * PL_PROBE_BYTES, left = d->n_bytes - begin;
         pl_hasher_update(h, (const char *)d->data + begin,
@@ -116,7 +116,7 @@ pl_status pl_dense_probe(const pl_dense *d, pl_hash128 *out, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- and back ---- */
+/* ---- reading ---- */
 
 static pl_status restore_strings(int rank, const int64_t *dims, pl_bytes bytes, pl_tensor **out,
                                  pl_err *err) {

@@ -1,4 +1,4 @@
-/* The bytes of a tensor as plumb keeps and names them: dense, little-endian, C order, sub-byte
+/* The bytes of a tensor as plumb stores and names them: dense, little-endian, C order, sub-byte
  * types one element to a byte. Strings are one 8-byte little-endian length and the bytes for each
  * element. Recordings, blobs and hashes all use exactly these bytes. */
 #ifndef PL_BLOB_H
@@ -9,7 +9,7 @@
 #include "base/wire.h"
 #include "tensor/tensor.h"
 
-/* The name of some bytes: equal blobs have equal names, and a name says how to check the bytes. */
+/* The name of a blob: equal blobs have equal names, and the name is enough to check the bytes. */
 typedef struct pl_blob {
     pl_dtype dtype;
     uint64_t n_bytes;
@@ -34,13 +34,14 @@ typedef struct pl_dense {
 pl_status pl_dense_init(pl_dense *dense, const pl_tensor *t, pl_err *err);
 void pl_dense_release(pl_dense *dense);
 pl_blob pl_dense_blob(const pl_dense *dense, pl_dtype dtype);
-/* A hash of its size and of at most PL_PROBE_BLOCKS blocks of PL_PROBE_BYTES, spread over it: tells
- * whether it is a tensor that was seen before without reading gigabytes. */
+/* A hash of its size and of at most PL_PROBE_BLOCKS blocks of PL_PROBE_BYTES, spread over it:
+ * recognises a tensor without reading gigabytes. */
 enum { PL_PROBE_BLOCKS = 1024, PL_PROBE_BYTES = 4096 };
 pl_status pl_dense_probe(const pl_dense *dense, pl_hash128 *out, pl_err *err);
 
-/* Back from the bytes. The size must fit the shape, and every byte of a sub-byte type be a value of
- * it (else PL_E_FORMAT). Other types use the bytes in place and keep `map` alive. */
+/* Restores a tensor from its bytes. The size must fit the shape, and every byte of a sub-byte type
+ * must be a value of it (else PL_E_FORMAT). Other types use the bytes in place and keep `map`
+ * alive. */
 pl_status pl_dense_restore(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes bytes,
                            pl_file_map *map, pl_tensor **out, pl_err *err);
 

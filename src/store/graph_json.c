@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "store/blob.h"
 
-/* Each body takes five levels of JSON, and readers of JSON have a limit. */
+/* Each body takes five levels of JSON, and JSON readers limit nesting. */
 enum { BODY_DEPTH_MAX = 10 };
 
 typedef struct printer {
@@ -64,7 +64,7 @@ static pl_status put_list(printer *p, const pl_attr *a, int depth) {
     return PL_OK;
 }
 
-/* The key tells the type, as the fields of AttributeProto do. */
+/* The key gives the type, like the fields of AttributeProto. */
 static pl_status put_attr(printer *p, const pl_attr *a, int depth) {
     static const struct {
         pl_attr_type type;

@@ -1,4 +1,4 @@
-/* Outfiles: an unnamed file (O_TMPFILE) that is linked in place when it is whole. */
+/* Outfiles: an unnamed file (O_TMPFILE) that gets its name when it is complete. */
 #include "store/outfile.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 enum {
     COPY_BYTES = 1 << 20,
-    /* Written data is handed to the disk in steps of this size, so that the sync at the end finds
-     * little left to do. */
+    /* Starts writing data back in steps of this size, so that the final sync has little left to
+     * do. */
     WRITEBACK_BYTES = 32 << 20
 };
 
@@ -48,7 +48,7 @@ pl_status pl_outfile_open(const char *path, pl_outfile_kind kind, pl_outfile **o
     pl_status st = f->path == NULL
                        ? pl_fail_memory(err, strlen(path))
                        : pl_new_file_open(path, O_RDWR, kind == PL_OUTFILE_NAMED, &f->file, err);
-    if (st == PL_OK && f->file.in_place) /* it is written at any offset */
+    if (st == PL_OK && f->file.in_place) /* random-access writes */
         st = pl_fail(err, PL_E_EXISTS, "'%s' already exists", path);
     if (st != PL_OK) {
         pl_outfile_discard_take(f);

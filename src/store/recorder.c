@@ -1,4 +1,4 @@
-/* The recorder: tensors go straight to the file behind a reserved header, which is written last. */
+/* The recorder: tensors go directly to the file after a reserved header, which is written last. */
 #include "store/recorder.h"
 
 #include <inttypes.h>
@@ -16,8 +16,9 @@
 #include "store/recorder_int.h"
 
 enum {
-    RESERVE_BYTES = 4 << 20, /* enough for some ten thousand values */
-    /* A header this much larger than it need be is not worth a copy of more data than this. */
+    RESERVE_BYTES = 4 << 20, /* enough for about ten thousand values */
+    /* If the header is this much larger than needed, more data than this is not copied to save
+     * it. */
     COMPACT_BYTES = 32 << 20,
     NEST_MAX = 8
 };
@@ -133,8 +134,8 @@ static void put_clean(pl_buf *out, const char *name) {
     }
 }
 
-/* The first of NAME, NAME#1, NAME#2, … that is free, from *call on, which becomes its number. A
- * counter for each name keeps a value that comes a million times from being a million searches. */
+/* The first free key of NAME, NAME#1, NAME#2, …, starting at *call, which is set to its number. A
+ * counter per name keeps a million repetitions from costing a million searches. */
 static const char *make_key(pl_recorder *r, const char *name, int64_t *call) {
     pl_buf clean = PL_BUF_INIT;
     put_clean(&clean, name);
@@ -176,7 +177,7 @@ static void keep_stands_for(pl_recorder *r, const pl_record_info *from, pl_recor
     to->n_stands_for = names == NULL ? 0 : from->n_stands_for;
 }
 
-/* A new record with its key and strings; the mutex is held. */
+/* Adds a record with its key and strings; the mutex must be held. */
 static pl_recorded *add_record(pl_recorder *r, const pl_record_info *info, const char *name) {
     if (!PL_ARRAY_ROOM(r->records, r->n_records, &r->capacity)) return NULL;
     pl_recorded *record = pl_arena_alloc(r->arena, sizeof *record);
@@ -214,7 +215,7 @@ static unsigned stride_flags(const pl_tensor *t) {
     return flags;
 }
 
-/* Room in the file, and the record; the mutex is held. */
+/* Reserves space in the file and adds the record; the mutex must be held. */
 static pl_status place_tensor(pl_recorder *r, const pl_record_info *info, const char *name,
                               const pl_tensor *t, pl_recorded *values, const char **key,
                               pl_err *err) {
@@ -257,7 +258,7 @@ static pl_status fail_recorder(pl_recorder *r, pl_status st) {
     return st;
 }
 
-/* Hashing and writing happen outside the lock: threads only queue for their place. */
+/* Hashing and writing happen outside the lock: threads only wait for their position. */
 static pl_status put_named(pl_recorder *r, const pl_record_info *info, const char *name,
                            const pl_tensor *t, const char **key, pl_err *err) {
     pl_dense dense;
@@ -316,7 +317,7 @@ static pl_status put_container(pl_recorder *r, const pl_record_info *info, const
         pl_buf item = PL_BUF_INIT;
         pl_buf_printf(&item, "%s[%zu]", record->key, i);
         pl_record_info child = *info;
-        child.call = 0; /* the container's key has it */
+        child.call = 0; /* already in the container's key */
         pl_status st = pl_buf_ok(&item) ? PL_OK : fail_recorder(r, pl_fail_memory(err, 1));
         if (st == PL_OK) {
             st = put_any(r, &child, pl_buf_str(&item), d->items[i], depth + 1, &record->items[i],
@@ -348,7 +349,7 @@ static pl_status write_head(pl_outfile *file, pl_buf *header, uint64_t n_header,
     return pl_outfile_write(file, 8, header->data, header->n_bytes, err);
 }
 
-/* The data moves to a file with a header of just the right size. */
+/* Copies the data to a file with a header of the exact size. */
 static pl_status rewrite(pl_recorder *r, uint64_t start, pl_err *err) {
     pl_outfile *fresh = NULL;
     PL_TRY(pl_outfile_open(r->path, file_kind(r), &fresh, err));

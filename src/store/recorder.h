@@ -1,8 +1,8 @@
 /* Writing a recording: values in any order, from any thread, one safetensors file at the end.
  *
- * Tensors go to disk as they come; memory is bounded by one tensor of a thread plus a few hundred
- * bytes for each value. The file appears whole under its name at the commit, or not at all; a
- * killed recorder leaves nothing (see outfile.h). docs/formats/recording.md describes the file. */
+ * Tensors go to disk as they come; memory is at most one tensor per thread plus a few hundred bytes
+ * per value. The file appears complete at the commit, or not at all; a killed recorder leaves
+ * nothing (see outfile.h). docs/formats/recording.md describes the file. */
 #ifndef PL_RECORDER_H
 #define PL_RECORDER_H
 
@@ -16,14 +16,14 @@ enum pl_record_flag {
     PL_RECORD_OUTPUT = 2,    /* of the model */
     PL_RECORD_STRIDED = 4,   /* the engine held it with other strides than dense ones */
     PL_RECORD_BROADCAST = 8, /* … with a stride of 0 */
-    PL_RECORD_FLAGS = 4      /* how many there are */
+    PL_RECORD_FLAGS = 4      /* number of flags */
 };
 const char *pl_record_flag_name(unsigned flag); /* "input", …; flag is one bit */
 
 typedef struct pl_record_info {             /* NULL or 0 where unknown; copied */
     const char *value;                      /* the name that the value has in its graph; required */
-    const char *node, *op, *module, *graph; /* graph: path of the body it stands in */
-    int64_t call;                           /* 0, 1, 2 … where a body runs several times */
+    const char *node, *op, *module, *graph; /* graph: path of the body that contains it */
+    int64_t call;                           /* 0, 1, 2 … if a body runs several times */
     unsigned flags;
     const char *const *stands_for; /* values of the model that it carries, when not only `value` */
     size_t n_stands_for;
@@ -32,14 +32,14 @@ typedef struct pl_record_info {             /* NULL or 0 where unknown; copied *
 typedef struct pl_recorder_options {
     bool stats_only;      /* hash and statistics, no tensors */
     bool named_temporary; /* as if the file system had no unnamed files; for tests */
-    size_t reserve_bytes; /* room for the header; 0 = chosen. Too small costs one copy */
+    size_t reserve_bytes; /* space for the header; 0 = automatic. Too little costs one copy */
 } pl_recorder_options;
 
 /* PL_E_EXISTS if the file already exists. options may be NULL. */
 pl_status pl_recorder_open(const char *path, const pl_recorder_options *options, pl_recorder **out,
                            pl_err *err);
-/* Thread-safe. A value that comes again gets the key NAME#1, NAME#2, …; items of sequences and
- * optionals are recorded as NAME[0], NAME[1], … After a failure the recorder stays failed. */
+/* Thread-safe. Repeated values get the keys NAME#1, NAME#2, …; items of sequences and optionals are
+ * recorded as NAME[0], NAME[1], … After a failure the recorder stays failed. */
 pl_status pl_recorder_put(pl_recorder *r, const pl_record_info *info, const pl_tensor *t,
                           pl_err *err);
 pl_status pl_recorder_put_datum(pl_recorder *r, const pl_record_info *info, const pl_datum *d,

@@ -88,7 +88,7 @@ static pl_status put_values(pl_json *j, const pl_recorder_layout *l, pl_err *err
 static void put_entry(pl_json *j, const pl_recorder_layout *l, const pl_recorded *r) {
     const uint64_t begin = l->starts[r->place] + r->offset;
     const int64_t n_bytes = (int64_t)r->n_bytes;
-    if (r->dtype == PL_STRING) { /* which safetensors lacks */
+    if (r->dtype == PL_STRING) { /* safetensors has no strings */
         pl_safetensors_put_entry(j, r->key, PL_U8, 1, &n_bytes, begin, r->n_bytes);
     } else {
         pl_safetensors_put_entry(j, r->key, r->dtype, r->rank, r->dims, begin, r->n_bytes);

@@ -1,4 +1,4 @@
-/* Inside src/store only: what recorder.c and recorder_header.c share. */
+/* Private to src/store: shared by recorder.c and recorder_header.c. */
 #ifndef PL_RECORDER_INT_H
 #define PL_RECORDER_INT_H
 
@@ -12,9 +12,9 @@
 #define PL_RECORDING_GRAPH_KEY "plumb.graph"
 #define PL_RECORDING_EXPORT_KEY "plumb.export" /* written by the PyTorch side only */
 
-/* Where a tensor lies. safetensors allows no holes, and readers want every tensor aligned to its
- * elements. A tensor of a multiple of 8 bytes keeps its successor aligned and goes straight to the
- * file; the others wait in one of three tails, by element size, and are appended at the end. */
+/* Where a tensor is stored. safetensors allows no gaps, and readers need every tensor aligned to
+ * its elements. A tensor with a multiple of 8 bytes keeps the next one aligned and goes directly to
+ * the file; others wait in one of three tails, by element size, and are appended at the end. */
 enum { PL_PLACE_MAIN, PL_PLACE_4, PL_PLACE_2, PL_PLACE_1, PL_PLACE_COUNT, PL_PLACE_NONE };
 
 typedef struct pl_recorded {

@@ -1,5 +1,5 @@
-/* Recordings: plumb's own tuples checked against the file, plain safetensors, and what the
- * importers add. Elements are read when they are asked for. */
+/* Recordings: plumb's own metadata checked against the file, plain safetensors, and the importers'
+ * records. Elements are read on request. */
 #include "store/recording.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static pl_record *add_slot(pl_recording *rec) {
     return r;
 }
 
-/* KEY#1, KEY#2, …; counted, so that many equal keys are not a search each. */
+/* KEY#1, KEY#2, …; counted, so that equal keys need no search. */
 static const char *next_key(struct pl_recording_int *in, const char *key, int64_t *call) {
     int64_t *next = pl_strmap_get(&in->next_call, key);
     if (next == NULL) {
@@ -58,7 +58,7 @@ pl_record *pl_recording_add(pl_recording *rec, const char *key, pl_err *err) {
     const char *value = r == NULL ? NULL : pl_arena_strdup(in->arena, key);
     const char *unique = value;
     if (value != NULL && pl_strmap_has(&in->by_key, value)) unique = next_key(in, value, &r->call);
-    /* The index, not the pointer: the array moves. */
+    /* The index, not the pointer, because the array may move. */
     if (unique == NULL ||
         pl_strmap_put(&in->by_key, unique, (void *)(uintptr_t)(rec->n_records + 1)) != 0) {
         pl_fail_memory(err, sizeof *r);
@@ -144,7 +144,7 @@ static bool get_numbers(const pl_json_value *item, const char *key, bool negativ
     return true;
 }
 
-/* Flags that a later version writes are not known here, and not an error. */
+/* Ignores flags of later versions. */
 static bool get_flags(const pl_json_value *item, unsigned *out) {
     const pl_json_value *v = pl_json_find(item, "flags");
     *out = 0;
@@ -158,7 +158,7 @@ static bool get_flags(const pl_json_value *item, unsigned *out) {
     return true;
 }
 
-/* What a tuple says of a tensor must be what the file holds. */
+/* The metadata of a tensor must match the file. */
 static pl_status match_entry(const pl_record *r, const pl_safetensors_entry *e, pl_err *err) {
     char want[160], have[160];
     bool fits;
@@ -265,7 +265,7 @@ static pl_status read_tuple(pl_recording *rec, const pl_json_value *item, pl_err
     if (!get_text(pl_json_find(item, "torch"), "unmapped", &r->unmapped)) r->unmapped = "";
     pl_status st = read_stands_for(rec, item, r, err);
     if (st != PL_OK) {
-        /* said below */
+        /* reported below */
     } else if (*kind == '\0' || strcmp(kind, "tensor") == 0) {
         st = read_tensor_tuple(rec, item, r, err);
     } else if (strcmp(kind, "sequence") == 0 || strcmp(kind, "optional") == 0) {
@@ -334,7 +334,7 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
     if (pl_zip_sniff(map->data, map->n_bytes)) return pl_import_npz(rec, err);
     if (pl_gguf_sniff(map->data, map->n_bytes)) return pl_import_gguf(rec, err);
     if (pl_import_is_llama_logits(map->data, map->n_bytes)) return pl_import_llama_logits(rec, err);
-    /* Before JSON: the length of a header may well begin with the byte '{', JSON has no NUL. */
+    /* Before JSON: the length of a header may begin with the byte '{', but JSON has no NUL. */
     if (pl_safetensors_sniff(map->data, map->n_bytes)) return open_safetensors(rec, err);
     if (pl_import_is_polygraphy(map->data, map->n_bytes)) return pl_import_polygraphy(rec, err);
     if (pl_path_has_suffix(rec->path, ".safetensors")) return open_safetensors(rec, err);
@@ -451,7 +451,7 @@ static pl_status read_tensor_file(const pl_recording *rec, const pl_record_sourc
     return st;
 }
 
-/* A file may have changed since, or its metadata may lie. */
+/* The file may have changed, or its metadata may be wrong. */
 static pl_status check_shape(const pl_record *r, pl_tensor *t, pl_err *err) {
     char want[160], have[160];
     bool fits = t->dtype == r->dtype && t->rank == r->rank;
@@ -544,8 +544,8 @@ void pl_recording_forget(const pl_recording *rec, const pl_record *r) {
     (void)madvise((void *)first, (end - first) / page * page, MADV_DONTNEED);
 }
 
-/* `left` is how many records may still be read: a file in which containers hold each other many
- * times over must not become a tree of exponential size. */
+/* `left` limits the number of records read: containers that contain each other must not become a
+ * tree of exponential size. */
 static pl_status read_nested(const pl_recording *rec, const pl_record *r, int depth, size_t *left,
                              pl_datum **out, pl_err *err) {
     if (*left == 0)
@@ -556,7 +556,7 @@ static pl_status read_nested(const pl_recording *rec, const pl_record *r, int de
         PL_TRY(pl_recording_read(rec, r, &t, err));
         return pl_datum_of_tensor_take(t, out, err);
     }
-    if (depth > NEST_MAX) /* also ends a container that holds itself */
+    if (depth > NEST_MAX) /* also stops a container that contains itself */
         return pl_fail(err, PL_E_FORMAT, "%s: '%s' is nested too deeply", rec->path, r->key);
     pl_datum **items = pl_calloc(r->n_items + 1, sizeof(pl_datum *));
     if (items == NULL) return pl_fail_memory(err, r->n_items);

@@ -1,10 +1,9 @@
-/* Reading a recording by plumb or another tool.
+/* Reads recordings of plumb and of other tools.
  *
- * One form for all: a list of records, each with what is known of its value, read one at a time.
- * Known: recordings and plain safetensors files, npz archives, files of torch.save, GGUF, folders
- * of npy files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets.
- * Nothing in a file is believed unchecked. Reading different records from different threads is
- * fine. */
+ * One form for all: a list of records with their metadata, read one at a time. Supported:
+ * recordings and plain safetensors files, npz archives, files of torch.save, GGUF, folders of npy
+ * files with or without Core AI's metadata.json, Polygraphy's JSON, ONNX test data sets. Everything
+ * in a file is checked. Different threads may read different records. */
 #ifndef PL_RECORDING_H
 #define PL_RECORDING_H
 
@@ -17,11 +16,11 @@ typedef struct pl_record {
     int64_t call;
     const char *const *stands_for; /* values of the model that it carries; NULL = only `value` */
     size_t n_stands_for;
-    const char *unmapped; /* why its maker knows no value of the model for it (PyTorch); "" */
-    pl_type_kind kind;    /* TENSOR; of a SEQUENCE or OPTIONAL the items are records of their own */
+    const char *unmapped;     /* why it corresponds to no value of the model (PyTorch); "" */
+    pl_type_kind kind;        /* TENSOR; the items of a SEQUENCE or OPTIONAL are records, too */
     const char *const *items; /* their keys */
     size_t n_items;
-    bool has_shape; /* else dtype and shape are known after reading only */
+    bool has_shape; /* else dtype and shape are known only after reading */
     pl_dtype dtype;
     int rank;
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
@@ -45,36 +44,36 @@ typedef struct pl_recording {
     struct pl_recording_int *internal;
 } pl_recording;
 
-/* How the values of several ranks form one. */
+/* How values of several ranks combine. */
 typedef enum pl_join {
-    PL_JOIN_SUM,       /* added in double, rounded once */
-    PL_JOIN_CONCAT,    /* one behind the other along an axis */
+    PL_JOIN_SUM,       /* summed in double, rounded once */
+    PL_JOIN_CONCAT,    /* concatenated along an axis */
     PL_JOIN_INTERLEAVE /* element i of rank r of n is element i * n + r */
 } pl_join;
 
 pl_status pl_recording_open(const char *path, pl_recording **out, pl_err *err);
-/* From memory; `name` stands for it in messages. Files only, not folders. */
+/* From memory; `name` is used in messages. Files only, not folders. */
 pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording **out,
                                 pl_err *err);
 void pl_recording_close(pl_recording *recording); /* tensors read stay valid; NULL is fine */
 const pl_record *pl_recording_find(const pl_recording *recording, const char *key); /* or NULL */
-/* Adds a record that is made of others when it is read; keys are copied. */
+/* Adds a record that is combined from others when it is read; keys are copied. */
 pl_status pl_recording_join(pl_recording *recording, const char *key, pl_join how, int axis,
                             const char *const *parts, size_t n_parts, pl_err *err);
 /* In place where the file allows. PL_E_NOT_FOUND when only statistics were recorded. */
-/* A file of nothing but elements (.bin): what they are, known from elsewhere. Nothing happens when
- * the number of bytes does not fit, or the record says itself what it is. */
+/* For a file of raw elements (.bin): sets type and shape, known from elsewhere. Does nothing if the
+ * number of bytes does not fit or the record has its own type. */
 void pl_recording_retype(pl_recording *recording, const char *key, pl_dtype dtype, int rank,
                          const int64_t *dims);
 pl_status pl_recording_read(const pl_recording *recording, const pl_record *record, pl_tensor **out,
                             pl_err *err);
-/* Gives back the memory of a record that was read in place and is not needed soon: its pages leave
+/* Releases the memory of a record that was read in place and is not needed soon: its pages leave
  * this process and stay in the page cache. Tensors read from it stay valid. */
 void pl_recording_forget(const pl_recording *recording, const pl_record *record);
 /* Tensors, sequences and optionals. */
 pl_status pl_recording_read_datum(const pl_recording *recording, const pl_record *record,
                                   pl_datum **out, pl_err *err);
-/* Whether a tensor that was read has the hash that its tuple says; fine when it says none. */
+/* Does a tensor that was read have the hash in its metadata? True if there is none. */
 pl_status pl_recording_check_tensor(const pl_recording *recording, const pl_record *record,
                                     const pl_tensor *t, pl_err *err);
 /* Reads everything, or one record with data, and compares the hashes. */

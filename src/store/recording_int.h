@@ -1,5 +1,5 @@
-/* Inside src/store only: what recording.c and the importers share. An importer fills a recording
- * with records; a record's source says how to get its bytes later. */
+/* Private to src/store: shared by recording.c and the importers. An importer adds records; the
+ * source of a record says how to read its bytes later. */
 #ifndef PL_RECORDING_INT_H
 #define PL_RECORDING_INT_H
 
@@ -14,13 +14,13 @@
 
 typedef enum pl_source_kind {
     PL_SOURCE_SAFETENSORS,
-    PL_SOURCE_TENSOR, /* read already */
+    PL_SOURCE_TENSOR, /* in memory */
     PL_SOURCE_FILE,   /* one tensor file: npy or pb */
-    PL_SOURCE_RAW,    /* a file of nothing but elements; the record has type and shape */
+    PL_SOURCE_RAW,    /* a file of raw elements; the record has type and shape */
     PL_SOURCE_BASE64, /* an npy file in base64 */
     PL_SOURCE_GGUF,
-    PL_SOURCE_NESTED, /* a record of a recording inside this one: one rank's */
-    PL_SOURCE_JOINED  /* made of other records of this recording */
+    PL_SOURCE_NESTED, /* a record of a nested recording: one rank's */
+    PL_SOURCE_JOINED  /* combined from other records of this recording */
 } pl_source_kind;
 
 typedef struct pl_record_source {
@@ -47,13 +47,14 @@ struct pl_recording_int {
     pl_safetensors *safetensors;
     pl_gguf *gguf;
     pl_strmap by_key;    /* -> index + 1 */
-    pl_strmap next_call; /* key that came twice -> int64_t */
+    pl_strmap next_call; /* key that occurred before -> int64_t */
     size_t capacity;
     bool is_nested; /* in a folder of ranks */
 };
 
 /* A new record with this key and value; a key that is taken gets #1, #2, …, and `call` with it.
- * NULL when out of memory. Strings are copied. Pointers to records are good until the next call. */
+ * NULL when out of memory. Strings are copied. Pointers to records are valid until the next
+ * call. */
 pl_record *pl_recording_add(pl_recording *rec, const char *key, pl_err *err);
 /* The same with a tensor, whose reference it takes, also on failure. */
 pl_status pl_recording_add_tensor_take(pl_recording *rec, const char *key, pl_tensor *t,
@@ -71,8 +72,8 @@ pl_status pl_import_folder(pl_recording *rec, pl_err *err);
 /* A folder of one recording for each rank: NAME of rank 0 is "rank0/NAME". */
 bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names);
 pl_status pl_import_ranks(pl_recording *rec, const pl_dir_list *names, pl_err *err);
-/* Opens one beneath the folder of `rec`, which closes it in the end; and gives one of its records a
- * key of its own (NULL = out of memory). */
+/* Opens a recording in the folder of `rec`, which closes it at the end; and adds one of its records
+ * under a key of its own (NULL = out of memory). */
 pl_status pl_import_nested(pl_recording *rec, const char *name, pl_recording **out, pl_err *err);
 pl_status pl_import_nested_record(pl_recording *rec, const char *key, const pl_recording *nested,
                                   const pl_record *from, pl_err *err);
@@ -82,7 +83,7 @@ pl_status pl_import_sglang(pl_recording *rec, const pl_dir_list *names, pl_err *
 pl_status pl_import_msprobe(pl_recording *rec, pl_err *err); /* a folder with dump.json */
 bool pl_import_is_llama_logits(const void *data, size_t n_bytes);
 pl_status pl_import_llama_logits(pl_recording *rec, pl_err *err);
-/* A recording beneath a folder; a folder in it is not opened as ranks again. */
+/* A recording inside a folder; folders in it are not opened as ranks again. */
 pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording **out,
                                pl_err *err);
 pl_status pl_joined_read(const pl_recording *rec, const pl_record_source *source, pl_tensor **out,

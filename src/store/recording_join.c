@@ -1,4 +1,4 @@
-/* Records that are made of others: the ranks of a parallel run, each with a part of a value. */
+/* Records combined from others: ranks of a parallel run, each with a part of a value. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* A spool: data that does not fit in memory waits in a file without a name, and comes back mapped.
+/* A spool: data that does not fit in memory is kept in an unnamed file and mapped when read.
  *
- * The first `memory` bytes are kept as they are; what comes later is written to a temporary that
- * the kernel removes with the process. A datum that was read back is a mapping of its own: dropping
- * it gives its memory back. Sequences, optionals and strings stay in memory. Not thread-safe. */
+ * The first `memory` bytes stay in memory; later data is written to a temporary file that the
+ * kernel removes with the process. Each datum read back has its own mapping, so releasing it frees
+ * its memory. Sequences, optionals and strings stay in memory. Not thread-safe. */
 #ifndef PL_SPOOL_H
 #define PL_SPOOL_H
 
@@ -10,7 +10,7 @@
 
 typedef struct pl_spool pl_spool;
 
-/* dir NULL = $TMPDIR, else /tmp; the file is made when the first datum needs it. */
+/* dir NULL = $TMPDIR, else /tmp; the file is created when first needed. */
 pl_status pl_spool_new(uint64_t memory, const char *dir, pl_spool **out, pl_err *err);
 void pl_spool_free(pl_spool *spool); /* data read stays valid; NULL is fine */
 /* Borrowed. *id counts from 0. */

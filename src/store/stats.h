@@ -1,5 +1,5 @@
-/* What is left of a tensor when only statistics are recorded. Strings and complex numbers have
- * counts only. */
+/* What is recorded of a tensor when only statistics are. Strings and complex numbers have only
+ * counts. */
 #ifndef PL_STATS_H
 #define PL_STATS_H
 

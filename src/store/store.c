@@ -17,7 +17,7 @@
 enum {
     BATCH_BLOBS = 128, /* each keeps a descriptor open */
     BATCH_BYTES = 256 << 20,
-    SYNCFS_BLOBS = 8 /* from here on one syncfs is cheaper than a journal commit for each file */
+    SYNCFS_BLOBS = 8 /* from this many on, one syncfs is cheaper than a journal commit per file */
 };
 
 static const char *const folders[] = { "blobs", "index", "tmp" };
@@ -39,7 +39,7 @@ static pl_status check_version(const pl_dir *dir, pl_err *err) {
     return st;
 }
 
-/* Hidden files do not count: a killed creator may have left one. */
+/* Hidden files do not count: a killed process may have left one. */
 static pl_status check_vacant(const pl_dir *dir, pl_err *err) {
     pl_dir_list list = { NULL, 0 };
     pl_status st = PL_OK;
@@ -53,7 +53,7 @@ static pl_status check_vacant(const pl_dir *dir, pl_err *err) {
     return st;
 }
 
-/* The version first: a creator killed later has left a store, if an empty one. */
+/* Writes the version first: if killed later, this leaves an empty store. */
 static pl_status create(const pl_dir *dir, pl_err *err) {
     const bool is_store = pl_dir_look(dir, PL_STORE_VERSION_FILE, NULL) != PL_KIND_NONE;
     if (!is_store) {
@@ -130,7 +130,7 @@ static void pending_free(pl_store_pending *p) {
     pl_free(p);
 }
 
-/* Forgets all that has no name yet and removes its files. */
+/* Drops everything that has no name yet and removes its files. */
 static void pending_drop(pl_store *s) {
     while (s->pending != NULL) {
         pl_store_pending *p = s->pending;
@@ -185,7 +185,7 @@ static pl_status pending_sync(pl_store *s, pl_err *err) {
     return PL_OK;
 }
 
-/* Bytes first, names second: never a name before its bytes are safe. */
+/* Bytes before names: a name never exists before its bytes are safe. */
 static pl_status flush(pl_store *s, pl_err *err) {
     pl_status st = pending_sync(s, err);
     while (st == PL_OK && s->pending != NULL) {
@@ -247,7 +247,7 @@ static pl_status put_locked(pl_store *s, const pl_blob *blob, const pl_dense *de
     char file[PL_BLOB_FILE_MAX];
     blob_file(blob, name, file);
     if (!is_there(s, file, blob->n_bytes)) return put_new(s, blob, name, dense, err);
-    /* Written by another process, perhaps just now: its name may not be durable yet. */
+    /* Another process may have just written it: its name may not be durable yet. */
     s->is_touched[pl_store_folder(blob)] = true;
     return PL_OK;
 }
@@ -310,7 +310,7 @@ pl_status pl_blob_check(const pl_blob *blob, const char *name, const pl_file_map
     return pl_fail(err, PL_E_FORMAT, "blob %s is damaged: its bytes have the hash %s", name, hex);
 }
 
-/* The file of a blob: its own, or the temporary while it waits for its name. */
+/* The file of a blob: its own, or the temporary one until it gets its name. */
 static pl_status find_locked(pl_store *s, const pl_blob *blob, const char *name, pl_file_map **out,
                              pl_err *err) {
     const pl_store_pending *p = pl_strmap_get(&s->pending_by_name, name);

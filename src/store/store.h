@@ -23,18 +23,18 @@ typedef struct pl_store pl_store;
 
 typedef enum pl_store_mode {
     PL_STORE_READ, /* must exist; nothing is written, also not the lock */
-    PL_STORE_WRITE /* made when it is not there */
+    PL_STORE_WRITE /* created if missing */
 } pl_store_mode;
 
 pl_status pl_store_open_in(pl_dir *dir, pl_store_mode mode, pl_store **out, pl_err *err);
 pl_status pl_store_open(const char *path, pl_store_mode mode, pl_store **out, pl_err *err);
-void pl_store_close(pl_store *store); /* what was not committed is dropped; NULL is fine */
+void pl_store_close(pl_store *store); /* uncommitted data is dropped; NULL is fine */
 
 /* Stores the tensor's bytes unless the store has them. */
 pl_status pl_store_put(pl_store *store, const pl_tensor *t, pl_blob *out, pl_err *err);
 pl_status pl_store_commit(pl_store *store, pl_err *err);
-/* In place, checked. PL_E_NOT_FOUND when it is not there, PL_E_FORMAT when its bytes are not those
- * of its name. */
+/* In place, checked. PL_E_NOT_FOUND when missing, PL_E_FORMAT when the bytes do not match the
+ * name. */
 pl_status pl_store_get(pl_store *store, const pl_blob *blob, int rank, const int64_t *dims,
                        pl_tensor **out, pl_err *err);
 bool pl_store_has(pl_store *store, const pl_blob *blob);
@@ -49,7 +49,7 @@ typedef struct pl_store_entry {
 } pl_store_entry;
 
 /* Commits, then writes index/NAME.json (replacing an older one). NAME: letters, digits, '-', '_',
- * '.', not first a dot. */
+ * '.'; not starting with a dot. */
 pl_status pl_store_index_write(pl_store *store, const char *name, const pl_store_entry *entries,
                                size_t n_entries, pl_err *err);
 typedef struct pl_store_index {
@@ -61,10 +61,10 @@ pl_status pl_store_index_read(const pl_store *store, const char *name, pl_store_
                               pl_err *err);
 void pl_store_index_release(pl_store_index *index);
 
-/* ---- care (store_care.c) ---- */
+/* ---- maintenance (store_care.c) ---- */
 
-/* Called for each blob file in order of name, then for each that an index names in vain and for
- * each index that cannot be read. `problem` is NULL, or what is wrong with it. */
+/* Called for each blob file in order of name, then for each missing blob that an index names and
+ * for each unreadable index. `problem` is NULL, or what is wrong. */
 typedef pl_status (*pl_store_visit)(void *ctx, const char *name, uint64_t n_bytes,
                                     const char *problem, pl_err *err);
 /* check: read every blob and compare its hash, and the indexes. Else only names and lengths. */
@@ -73,9 +73,9 @@ pl_status pl_store_each(const pl_store *store, bool check, pl_store_visit visit,
 typedef struct pl_store_gc_result {
     uint64_t n_kept, n_removed, bytes_kept, bytes_removed, n_temporaries;
 } pl_store_gc_result;
-/* Deletes blobs that no index names or that have a wrong length, and temporaries.
- * Fails without deleting anything while a writer has the store open, or when an index cannot be
- * read. dry_run only counts. */
+/* Deletes blobs that no index names or that have a wrong length, and temporaries. Fails and deletes
+ * nothing while a writer has the store open, or when an index cannot be read. dry_run only
+ * counts. */
 pl_status pl_store_gc(pl_dir *dir, bool dry_run, pl_store_gc_result *out, pl_err *err);
 
 #endif

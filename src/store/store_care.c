@@ -1,4 +1,4 @@
-/* Looking after a store: indexes, listing, verifying, collecting garbage. */
+/* Maintains a store: indexes, listing, verifying, garbage collection. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,7 +138,7 @@ static pl_status look_at(const pl_store *s, const char *file, int folder, bool c
     pl_blob blob;
     pl_status st = PL_OK;
     const pl_kind kind = pl_dir_look(s->dir, file, &n_bytes);
-    if (kind == PL_KIND_NONE) return PL_OK; /* gc was here */
+    if (kind == PL_KIND_NONE) return PL_OK; /* removed by gc */
     if (kind != PL_KIND_FILE || !pl_blob_parse(name, &blob) || pl_store_folder(&blob) != folder) {
         st = pl_fail(&problem, PL_E_FORMAT, "'%s' is not a blob of this folder", name);
     } else if (n_bytes != blob.n_bytes) {
@@ -149,7 +149,7 @@ static pl_status look_at(const pl_store *s, const char *file, int folder, bool c
         if (st == PL_OK) st = pl_blob_check(&blob, name, map, &problem);
         if (map != NULL) pl_file_map_unref(map);
     }
-    if (st == PL_E_MEMORY) { /* not the blob's fault */
+    if (st == PL_E_MEMORY) { /* not a problem of the blob */
         if (err != NULL) *err = problem;
         return st;
     }
@@ -195,7 +195,7 @@ typedef struct looking {
     const pl_store *store;
     pl_store_visit visit;
     void *ctx;
-    pl_strmap missing; /* already reported; keys live in the arena */
+    pl_strmap missing; /* already reported; keys are in the arena */
     pl_arena *arena;
 } looking;
 
@@ -214,7 +214,7 @@ static pl_status look_for(looking *l, const char *index, const pl_blob *blob, pl
     return l->visit(l->ctx, name, 0, problem.message, err);
 }
 
-/* What an index names must be there, and an index must be one. */
+/* Everything that an index names must exist, and the index must be valid. */
 static pl_status look_at_index(void *ctx, const char *file, pl_err *err) {
     looking *l = ctx;
     if (is_hidden(file)) return PL_OK;
@@ -253,7 +253,7 @@ pl_status pl_store_each(const pl_store *s, bool check, pl_store_visit visit, voi
 
 typedef struct collection {
     const pl_store *store;
-    pl_strmap marked; /* keys live in the arena */
+    pl_strmap marked; /* keys are in the arena */
     pl_arena *arena;
     bool dry_run;
     pl_store_gc_result result;
@@ -276,7 +276,7 @@ static pl_status mark_index(void *ctx, const char *file, pl_err *err) {
     return st;
 }
 
-/* Damaged means: of the wrong length. Hashing everything is the job of verify. */
+/* Damaged here means the wrong length. verify checks hashes. */
 static pl_status sweep_one(void *ctx, const char *name, uint64_t n_bytes, const char *problem,
                            pl_err *err) {
     collection *c = ctx;
@@ -295,7 +295,7 @@ static pl_status sweep_one(void *ctx, const char *name, uint64_t n_bytes, const 
     return PL_OK;
 }
 
-/* PID-TOKEN-N, as write_temporary makes them; ".NAME.plumb-PID-N" in index/. */
+/* PID-TOKEN-N, as written by write_temporary; ".NAME.plumb-PID-N" in index/. */
 static bool is_temporary(const char *file) {
     const char *name = pl_path_basename(file);
     const size_t pid = strspn(name, "0123456789");
@@ -306,7 +306,7 @@ static bool is_temporary(const char *file) {
            token[17 + strspn(token + 17, "0123456789")] == '\0';
 }
 
-/* Nobody writes now, so all temporaries are stale; what else is there is not ours. */
+/* There is no writer, so all temporaries are stale; other files are not ours. */
 static pl_status sweep_temporary(void *ctx, const char *file, pl_err *err) {
     collection *c = ctx;
     if (!is_temporary(file) || pl_dir_look(c->store->dir, file, NULL) != PL_KIND_FILE) return PL_OK;

@@ -1,4 +1,4 @@
-/* Inside src/store only: what store.c and store_care.c share. */
+/* Private to src/store: shared by store.c and store_care.c. */
 #ifndef PL_STORE_INT_H
 #define PL_STORE_INT_H
 
@@ -30,9 +30,9 @@ struct pl_store {
     pl_store_pending *pending;
     size_t n_pending;
     uint64_t pending_bytes;
-    pl_status failed; /* sticky: blobs were lost, so that nothing may be committed any more */
+    pl_status failed; /* sticky: blobs were lost, so nothing may be committed */
     pl_strmap pending_by_name;
-    bool is_touched[PL_STORE_FOLDERS]; /* named there since the last commit */
+    bool is_touched[PL_STORE_FOLDERS]; /* has new names since the last commit */
 };
 
 enum { PL_BLOB_FILE_MAX = PL_BLOB_NAME_MAX + 16 };

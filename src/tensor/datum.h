@@ -1,5 +1,5 @@
-/* What an edge of a graph carries at run time: a tensor, a sequence of data, or an optional.
- * Ref-counted and immutable once published, like tensors. */
+/* Data of a value at run time: a tensor, a sequence, or an optional. Ref-counted and immutable once
+ * published, like tensors. */
 #ifndef PL_DATUM_H
 #define PL_DATUM_H
 

@@ -1,4 +1,4 @@
-/* The element types as a table, and one element at a time between the small floats and float.
+/* The table of element types, and conversion of single elements between the small floats and float.
  *
  * All narrow floats share one rounding routine that works on the bits of a double, so that every
  * conversion rounds exactly once (a double that goes through float first may round twice). */
@@ -82,7 +82,7 @@ int64_t pl_dtype_int_max(pl_dtype dtype) {
 /* ---- the small floats ---- */
 
 /* Layout of a float type: magnitude bits are exponent then mantissa; `max` is the largest finite
- * magnitude, `inf` what an overflow gives when not saturated, `nan` the canonical NaN. The FNUZ
+ * magnitude, `inf` the result of an overflow when not saturated, `nan` the canonical NaN. The FNUZ
  * types have one NaN, 0x80, and no negative zero. */
 typedef struct small_float {
     int n_mantissa;
@@ -160,7 +160,7 @@ static float small_float_to_f32(const small_float *from, uint32_t bits) {
     const float sign = bits & from->sign ? -1.0f : 1.0f;
     const uint32_t magnitude = bits & (from->sign - 1);
     if (from->unsigned_zero) {
-        if (bits == from->nan) return copysignf(NAN, -1.0f); /* its code is that of -0 */
+        if (bits == from->nan) return copysignf(NAN, -1.0f); /* NaN has the code of -0 */
     } else if (from->inf == from->nan) {
         if (magnitude == from->nan) return copysignf(NAN, sign);
     } else if (from->inf > from->max && magnitude >= from->inf) {
@@ -207,8 +207,8 @@ static float e8m0_to_f32(uint8_t bits) {
 }
 
 /* ONNX Cast-24, table for FLOAT8E8M0: zero, infinity and values outside [2^-127, 2^127] go to the
- * nearest end when saturated, to NaN when not. Negative values are unspecified there; the sign is
- * dropped, as ONNX's own reference does. Ties of 'n' go up. */
+ * nearest end when saturated, to NaN when not. Negative values are unspecified; the sign is
+ * dropped, as in ONNX's reference. Ties of 'n' go up. */
 static uint8_t e8m0_from_f64(double x, bool saturate, char mode) {
     const double a = fabs(x);
     if (isnan(a)) return 0xFF;

@@ -1,8 +1,8 @@
 /* Element types and the conversions between them.
  *
- * Sub-byte integers live in memory as one int8 (I4, I2) or uint8 (U4, U2, F4E2M1) per element.
- * Rounding to a narrower float is to nearest, ties to even; overflow follows the type (F16 and
- * BF16 to infinity; float8 as ONNX Cast with saturate=1 unless told otherwise). */
+ * Sub-byte integers are stored in memory as one int8 (I4, I2) or uint8 (U4, U2, F4E2M1) per
+ * element. Rounding to a narrower float is to nearest, ties to even; overflow follows the type (F16
+ * and BF16 to infinity; float8 as ONNX Cast with saturate=1 unless told otherwise). */
 #ifndef PL_DTYPE_H
 #define PL_DTYPE_H
 
@@ -34,7 +34,7 @@ typedef enum pl_dtype_class {
 } pl_dtype_class;
 
 /* Tensor data may have any alignment (weights are used straight from the mapped file), so kernels
- * read and write it only through these types. They cost nothing on x86 and vectorise as usual. */
+ * read and write it only through these types. They cost nothing on x86 and still vectorise. */
 #define PL_ELEMENT __attribute__((aligned(1), may_alias))
 typedef float PL_ELEMENT pl_f32;
 typedef double PL_ELEMENT pl_f64;
@@ -68,7 +68,7 @@ int64_t pl_dtype_int_max(pl_dtype dtype);
 /* Unit roundoff of a float type: 2^-24 for F32, 2^-11 for F16, 2^-8 for BF16, … */
 double pl_dtype_unit_roundoff(pl_dtype dtype);
 
-/* One element; the scalar truth that the block conversions below are tested against. */
+/* One element; the reference for tests of the block conversions below. */
 float pl_f16_to_f32(uint16_t bits);
 uint16_t pl_f16_from_f32(float x);
 uint16_t pl_f16_from_f64(double x); /* rounded once, not through float */

@@ -1,8 +1,8 @@
 /* Blocks of elements between any type and float, double or int64.
  *
  * float16 and bfloat16 are branch-free loops over uint32 lanes in strips of constant length, which
- * gcc and clang vectorise at -O2; the other types go element by element. The scalar routines of
- * dtype.c are the truth that the strips are tested against, bit for bit. */
+ * gcc and clang vectorise at -O2; the other types go element by element. Tests compare the strips
+ * bit for bit with the scalar routines of dtype.c. */
 #include <math.h>
 #include <string.h>
 
@@ -94,7 +94,7 @@ static void bf16_from_f32_block(const float *restrict from, pl_u16 *restrict to,
 
 /* ---- load ---- */
 
-/* Codes of at most eight bits: a table pays for itself in long blocks. */
+/* Types of at most eight bits: for long blocks a table pays off. */
 static void f8_to_f32_block(pl_dtype dtype, const uint8_t *from, float *to, size_t n) {
     const uint8_t mask = dtype == PL_F4E2M1 ? 0x0F : 0xFF;
     if (n < 512) {
@@ -116,7 +116,7 @@ static void f8_to_f32_block(pl_dtype dtype, const uint8_t *from, float *to, size
             to[i] = (expression);                                                                  \
     } while (0)
 
-/* Complex elements count as their real part: ONNX has no conversion from complex. */
+/* Complex elements load as their real part: ONNX has no conversion from complex. */
 void pl_load_f32(pl_dtype dtype, const void *from, float *to, size_t n) {
     switch ((int)dtype) {
     case PL_F32:
@@ -322,8 +322,9 @@ void pl_store_f32(pl_dtype dtype, const float *from, void *to, size_t n) {
     }
 }
 
-/* A double that rounds to any type of at most 51 bits as the integer itself does: bits that do not
- * fit are or-ed into the last one (round to odd), so that the second rounding sees no false tie. */
+/* Converts an integer to a double that rounds to any type of at most 51 bits like the integer
+ * itself: bits that do not fit are or-ed into the last one (round to odd), so that the second
+ * rounding sees no false tie. */
 static double f64_for_rounding(uint64_t a) {
     if (a >> 53) a = (a & ~(uint64_t)0x7FF) | ((a & 0x7FF) != 0 ? 0x800 : 0);
     return (double)a;

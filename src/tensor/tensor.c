@@ -1,7 +1,7 @@
 /* Tensors: storage, views, copies, casts.
  *
- * Heap storage is aligned to 64 bytes (a cache line, and the widest vector). Strings live in an
- * arena beside the array of pl_string, so that a tensor owns all its bytes. */
+ * Heap storage is aligned to 64 bytes (a cache line, and the widest vector). Bytes of strings are
+ * in an arena beside the array of pl_string, so that a tensor owns all its bytes. */
 #include "tensor/tensor.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ void pl_dims_strides(int rank, const int64_t *dims, int64_t *strides) {
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; i--) {
         strides[i] = stride;
-        /* Only an empty tensor can overflow here, and its strides are never followed. */
+        /* Only an empty tensor can overflow here, and its strides are never used. */
         if (!pl_i64_mul(stride, pl_i64_max(dims[i], 1), &stride)) stride = 0;
     }
 }
@@ -66,7 +66,7 @@ const char *pl_dims_describe(int rank, const int64_t *dims, char *out, size_t n_
     return out;
 }
 
-/* Checks what every constructor must know and fills dims and C-order strides. */
+/* Checks common to all constructors; fills dims and C-order strides. */
 static pl_status tensor_shape(pl_tensor *t, pl_dtype dtype, int rank, const int64_t *dims,
                               pl_err *err) {
     char text[256];
@@ -104,7 +104,7 @@ static void storage_unref(pl_storage *s) {
     pl_free(s);
 }
 
-/* A tensor with its shape, count 1, and a new empty storage. */
+/* A tensor with its shape, one reference, and a new empty storage. */
 static pl_status tensor_shell(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                               pl_err *err) {
     pl_tensor *t = pl_calloc(1, sizeof *t);
@@ -252,7 +252,7 @@ void pl_tensor_unref(pl_tensor *t) {
 
 /* ---- copies ---- */
 
-/* Elements a stride apart, next to one another in `to`. */
+/* Gathers elements that are a stride apart. */
 static void gather(const char *from, int64_t stride, size_t size, char *to, int64_t n) {
     const int64_t step = stride * (int64_t)size;
 #define GATHER(type)                                                                               \
@@ -272,8 +272,8 @@ static void gather(const char *from, int64_t stride, size_t size, char *to, int6
 #undef GATHER
 }
 
-/* Drops dims of one and joins dims that follow one another in memory, so that the innermost run is
- * as long as possible. Returns the new rank. */
+/* Drops dims of 1 and merges dims that are contiguous in memory, so that the innermost run is as
+ * long as possible. Returns the new rank. */
 static int collapse(const pl_tensor *t, int64_t *dims, int64_t *strides) {
     int rank = 0;
     for (int i = 0; i < t->rank; i++) {
@@ -315,7 +315,7 @@ void pl_tensor_copy_into(const pl_tensor *t, void *to) {
     }
 }
 
-/* Makes the bytes behind the strings of a fresh copy its own. */
+/* Copies the bytes of the strings into a new tensor. */
 static pl_status own_strings(pl_tensor *t, pl_err *err) {
     const pl_string *items = t->data;
     for (int64_t i = 0; i < t->n_elements; i++)
@@ -346,8 +346,8 @@ pl_status pl_tensor_contiguous(const pl_tensor *t, pl_tensor **out, pl_err *err)
 
 /* ---- casts ---- */
 
-/* int64 holds every integer and bool; float holds float16 and below and is the fast way between
- * them; everything else meets in double. */
+/* Intermediate types: int64 for integers and bool; float for float16 and narrower, which is the
+ * fast way between them; else double. */
 static void cast_block(pl_dtype from_dtype, const char *from, pl_dtype to_dtype, char *to,
                        size_t n) {
     union {
@@ -372,7 +372,7 @@ static void cast_block(pl_dtype from_dtype, const char *from, pl_dtype to_dtype,
     }
 }
 
-/* ONNX Cast knows neither strings to numbers here (that is the operator's business) nor complex. */
+/* Strings to numbers are up to the operator; complex is not supported. */
 static pl_status cast_check(pl_dtype from, pl_dtype to, pl_err *err) {
     const bool to_complex = pl_dtype_class_of(to) == PL_CLASS_COMPLEX;
     if (!pl_dtype_valid((int64_t)to) || from == PL_STRING || to == PL_STRING ||

@@ -1,9 +1,9 @@
 /* Tensors: ref-counted, strided, immutable once published.
  *
  * A tensor is a view (dtype, dims, strides in elements) of a ref-counted storage; storage is heap
- * memory, a mapped file or borrowed memory. A fresh tensor is private to its maker, who may
- * write to it; once shared, it is read-only. Counts are thread-safe.
- * Limits: rank at most PL_RANK_MAX; a byte size that does not fit in 63 bits is PL_E_LIMIT. */
+ * memory, a mapped file or borrowed memory. A new tensor is private to its creator, who may write
+ * to it; once shared, it is read-only. Reference counts are thread-safe. Limits: rank at most
+ * PL_RANK_MAX; a byte size that does not fit in 63 bits is PL_E_LIMIT. */
 #ifndef PL_TENSOR_H
 #define PL_TENSOR_H
 
@@ -33,7 +33,7 @@ typedef struct pl_tensor {
 /* Uninitialised contents (strings: empty). */
 pl_status pl_tensor_new(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                         pl_err *err);
-/* The same for memory that will be used again and again: in large pages (base/alloc.h). */
+/* The same for memory that is reused often: in large pages (base/alloc.h). */
 pl_status pl_tensor_new_lasting(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                                 pl_err *err);
 pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
@@ -49,7 +49,7 @@ pl_status pl_tensor_borrow(pl_dtype dtype, int rank, const int64_t *dims, const 
 /* Another shape of the same contiguous elements, sharing storage. */
 pl_status pl_tensor_reshape(const pl_tensor *t, int rank, const int64_t *dims, pl_tensor **out,
                             pl_err *err);
-/* Any strided view: the caller has checked that it stays inside t. */
+/* Any strided view; the caller must ensure that it stays inside t. */
 pl_status pl_tensor_view(const pl_tensor *t, int rank, const int64_t *dims, const int64_t *strides,
                          int64_t offset_elements, pl_tensor **out, pl_err *err);
 /* t itself (one more reference) when contiguous, else a contiguous copy. */
@@ -59,7 +59,7 @@ pl_status pl_tensor_copy(const pl_tensor *t, pl_tensor **out, pl_err *err); /* d
 void pl_tensor_copy_into(const pl_tensor *t, void *to);
 /* Elementwise conversion with the rules of pl_store_*; strings only to strings. */
 pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl_err *err);
-pl_tensor *pl_tensor_ref(const pl_tensor *t); /* counts are mutable through const */
+pl_tensor *pl_tensor_ref(const pl_tensor *t); /* reference counts are mutable through const */
 void pl_tensor_unref(pl_tensor *t);           /* NULL is fine */
 bool pl_tensor_is_sole(
     const pl_tensor *t); /* no other reference to it or to a view of its memory */

@@ -43,7 +43,7 @@ bool pl_type_is_concrete(const pl_type *type) {
     return true;
 }
 
-/* Says the same: two unknown dims are the same statement although their sizes may differ. */
+/* Same declaration: two unknown dims are equal here although their sizes may differ. */
 static bool dim_same(pl_dim a, pl_dim b) {
     if (a.value < 0 && b.value < 0 && !a.name && !b.name) return true;
     return pl_dim_equal(a, b);

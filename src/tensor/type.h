@@ -1,5 +1,5 @@
-/* Types of values: element type and shape, known, symbolic or unknown.
- * Types live in an arena and are immutable once they are attached to a value. */
+/* Types of values: element type and shape, known, symbolic or unknown. Types are allocated in an
+ * arena and immutable once attached to a value. */
 #ifndef PL_TYPE_H
 #define PL_TYPE_H
 

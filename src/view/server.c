@@ -1,4 +1,4 @@
-/* plumb_viewer: the daemon, who may ask, and where a request goes. */
+/* plumb_viewer: the daemon, access checks, and routing of requests. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/door.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "flows/api/options.h"
 #include "report/page.h"
@@ -46,9 +47,9 @@ static const char *header(struct MHD_Connection *c, const char *name) {
     return lib.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
-/* ---- who may ask ---- */
+/* ---- access ---- */
 
-/* Takes the same time wherever they differ. */
+/* Takes the same time wherever the strings differ. */
 static bool is_token(const pl_server *s, const char *given) {
     unsigned differs = 0;
     if (given == NULL || strlen(given) != SERVER_TOKEN - 1) return false;
@@ -57,7 +58,7 @@ static bool is_token(const pl_server *s, const char *given) {
     return differs == 0;
 }
 
-/* The address at which a request arrived: listening everywhere, the server has many. */
+/* The address at which a request arrived: a server on all interfaces has many. */
 static in_addr_t arrived_at(struct MHD_Connection *c) {
     const union MHD_ConnectionInfo *info =
         lib.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -68,7 +69,7 @@ static in_addr_t arrived_at(struct MHD_Connection *c) {
     return address.sin_addr.s_addr;
 }
 
-/* A page elsewhere that resolves its own name to 127.0.0.1 comes with that name as Host. */
+/* DNS rebinding: a foreign page that resolves its own name to 127.0.0.1 sends that name as Host. */
 static bool is_own_host(const pl_server *s, struct MHD_Connection *c, const char *host) {
     char name[64], port[16];
     struct in_addr address;
@@ -177,7 +178,7 @@ static enum MHD_Result send_reply(struct MHD_Connection *c, pl_status st, pl_rep
     return sent;
 }
 
-/* The matrix of a corpus; it has no script. */
+/* The matrix of a corpus; the page has no script. */
 static enum MHD_Result send_corpus(pl_server *s, struct MHD_Connection *c) {
     pl_buf page = PL_BUF_INIT;
     pl_corpus_put_page(s->corpus, s->token, &page);
@@ -318,7 +319,7 @@ static void come_or_go(void *cls, struct MHD_Connection *c, void **context,
     }
 }
 
-/* The body of a POST comes in parts; *state holds it. */
+/* The body of a POST arrives in parts; *state holds it. */
 static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *path,
                               const char *method, const char *version, const char *data,
                               size_t *n_data, void **state) {
@@ -366,7 +367,7 @@ static void quiet(void *cls, const char *format, va_list args) {
     (void)args;
 }
 
-/* Bound here and not by the daemon: the port is known before the first request is served. */
+/* Bound here and not by the daemon, so that the port is known before the first request. */
 static pl_status open_socket(pl_server *s, int port, int *out, pl_err *err) {
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_port = htons((uint16_t)port),
@@ -516,6 +517,8 @@ static pl_status copy(const char *from, char **to, pl_err *err) {
 static pl_status server_open(pl_server *s, const char *path, const plumb_viewer_options *o,
                              pl_err *err) {
     char address[INET_ADDRSTRLEN] = "";
+    if (o->source != NULL && !pl_path_is_dir(o->source))
+        return pl_fail(err, PL_E_USAGE, "option 'source': '%s' is not a folder", o->source);
     PL_TRY(copy(o->source, &s->source, err));
     PL_TRY(copy(o->program, &s->program, err));
     s->host.s_addr = htonl(INADDR_LOOPBACK);

@@ -1,4 +1,4 @@
-/* What the page reads: docs/view-server.md has every route with its parameters. */
+/* The API of the page: docs/view-server.md has every route with its parameters. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static pl_status query_int(const pl_request *r, const char *key, int64_t otherwi
                         : pl_fail(err, PL_E_USAGE, "%s: '%.40s' is not a number", key, text);
 }
 
-/* "1,2,3" of at most n numbers; the rest stay as they are. */
+/* "1,2,3", at most n numbers; the others stay unchanged. */
 static pl_status query_list(const pl_request *r, const char *key, int64_t *out, int n,
                             pl_err *err) {
     const char *text = pl_request_query(r, key);
@@ -182,7 +182,7 @@ static pl_status get_notes(const pl_request *r, pl_reply *reply, pl_err *err) {
     return pl_notes_get(r->server, &reply->body, err);
 }
 
-/* What is accepted, as a file for --baseline; which pairs were made by hand, for --map. */
+/* Accepted divergences, as a file for a baseline; manual pairs, for a map. */
 static pl_status get_baseline(const pl_request *r, pl_reply *reply, pl_err *err) {
     reply->name = "baseline.json";
     return pl_notes_put_baseline(r->server, &reply->body, err);
@@ -206,7 +206,7 @@ static int by_age(const void *a, const void *b) {
     return x->when < y->when ? 1 : x->when > y->when ? -1 : 0;
 }
 
-/* Sessions in plumb-out, where those started in the page go, the newest first. */
+/* Sessions in plumb-out, where those started from the page are saved, newest first. */
 static void put_recent(pl_json *j) {
     recent_session *found = NULL;
     pl_dir_list list = { 0 };
@@ -240,7 +240,7 @@ static void put_recent(pl_json *j) {
     pl_json_array_end(j);
 }
 
-/* What a comparison can be set up with. */
+/* The choices for setting up a comparison. */
 static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     const pl_server *s = r->server;
     const pl_session *session = s->viewed != NULL ? pl_viewed_session(s->viewed) : NULL;
@@ -265,7 +265,7 @@ static pl_status get_setup(const pl_request *r, pl_reply *reply, pl_err *err) {
     pl_json_put_bool(&j, "running", pl_job_is_running(s));
     put_recent(&j);
     pl_json_object_end(&j);
-    /* The list is JSON already: it takes the place of the closing brace. */
+    /* The list is already JSON: it replaces the closing brace. */
     if (pl_buf_ok(&reply->body)) {
         reply->body.n_bytes--;
         pl_buf_printf(&reply->body, ",\"backends\":%s}", backends);

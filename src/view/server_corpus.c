@@ -16,7 +16,7 @@ pl_status pl_server_show_item(pl_server *s, const char *key, pl_err *err) {
     pl_buf inside = PL_BUF_INIT;
     pl_buf_printf(&inside, "items/%s/session", found->key);
     pl_status st = pl_buf_ok(&inside) ? pl_dir_open(c->folder, &dir, err) : pl_fail_memory(err, 1);
-    /* No link on the way: the corpus may be a stranger's. */
+    /* No symbolic links on the path: the corpus may not be trusted. */
     if (st == PL_OK && pl_dir_look(dir, pl_buf_str(&inside), NULL) != PL_KIND_FOLDER)
         st = pl_fail(err, PL_E_NOT_FOUND, "'%s/%s' not found", c->folder, pl_buf_str(&inside));
     char *path = st == PL_OK ? pl_path_join(c->folder, pl_buf_str(&inside)) : NULL;

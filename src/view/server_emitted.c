@@ -1,5 +1,5 @@
-/* The C that jit makes of the session's model: compiled again, behind the guard, with a folder to
- * leave it in. The page cuts out the step that makes the selected value. */
+/* The C that jit generates from the session's model: compiled again, behind the guard, into a
+ * folder. The page shows the step that computes the selected value. */
 #include <string.h>
 
 #include "backends/backend.h"
@@ -65,8 +65,8 @@ static pl_status emit(const char *model, const char *spec, pl_buf *out, pl_err *
 
 /* ---- the graph that A executes ---- */
 
-/* Which value of the model each value of the executed graph carries: "stands_for", before the
- * closing brace. */
+/* For each value of the executed graph, the value of the model that it corresponds to:
+ * "stands_for", before the closing brace. */
 static pl_status put_carried(pl_model *model, const pl_model *executed, pl_buf *out, pl_err *err) {
     pl_ort_map *map = NULL;
     pl_json j;
@@ -113,8 +113,8 @@ done:
 
 typedef pl_status (*maker)(const char *model, const char *spec, pl_buf *out, pl_err *err);
 
-/* Compiling may take minutes, in which others are served: the session that is shown afterwards may
- * be another one. */
+/* Compiling may take minutes, during which other requests are served: afterwards another session
+ * may be shown. */
 static pl_status make_unlocked(pl_server *s, maker make, pl_buf *made, pl_err *err) {
     char *model = pl_path_join(pl_viewed_path(s->viewed), "model.onnx");
     char *spec = pl_strdup(pl_viewed_session(s->viewed)->a.spec);
@@ -134,14 +134,14 @@ const char *pl_emitted_would_run(const pl_server *s, const char *path, const cha
     const bool emitted = strcmp(path, "/api/emitted") == 0;
     const bool executed = strcmp(path, "/api/graph") == 0 && of != NULL && !strcmp(of, "executed");
     if (s->trust || s->viewed == NULL || (!emitted && !executed)) return NULL;
-    if ((emitted ? &s->emitted : &s->executed)->n_bytes > 0) return NULL; /* made already */
+    if ((emitted ? &s->emitted : &s->executed)->n_bytes > 0) return NULL; /* cached */
     return emitted ? "To show this, the session's model is compiled on this machine: plumb runs "
                      "the C compiler 'cc'. Nothing of the model is executed."
                    : "To show this, the session's model is handed to its backend on this machine, "
                      "which compiles it (jit runs the C compiler 'cc', ort loads ONNX Runtime).";
 }
 
-/* What *kept has, else what `make` gives, which is then kept for the session that it is of. */
+/* Returns *kept, or else the result of `make`, which is then kept for its session. */
 static pl_status get_once(pl_server *s, maker make, pl_buf *kept, pl_buf *out, pl_err *err) {
     const unsigned serial = s->serial;
     pl_buf made = PL_BUF_INIT;

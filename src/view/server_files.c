@@ -1,6 +1,6 @@
-/* The file browser of the page: names below the folders that the user named, and nothing else. The
- * kernel resolves each name beneath its folder (base/door.h), so that neither ".." nor a link leads
- * out of it. Files are listed, never sent. */
+/* The file browser of the page: only names inside the folders that the user gave. The kernel
+ * resolves each name beneath its folder (base/door.h), so that neither ".." nor a link leads out of
+ * it. Files are listed, never sent. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum { NAMES_MAX = 5000 };
 static pl_status add_root(pl_server *s, const char *path, pl_err *err) {
     char *found = realpath(path, NULL);
     if (found == NULL) return pl_fail(err, PL_E_NOT_FOUND, "not found: '%s'", path);
-    char *real = pl_strdup(found); /* realpath's memory is not ours to keep */
+    char *real = pl_strdup(found); /* so that pl_free can free it */
     free(found);
     if (real == NULL) return pl_fail_memory(err, 1);
     for (size_t i = 0; i < s->n_roots; i++)
@@ -44,7 +44,7 @@ void pl_files_release(pl_server *s) {
     s->n_roots = 0;
 }
 
-/* What follows the folder in an absolute path; NULL when it is not beneath it. */
+/* The part of an absolute path after the folder; NULL when it is not inside. */
 static const char *beneath(const char *root, const char *path) {
     const size_t n = strlen(root);
     if (strcmp(root, "/") == 0) return *path == '/' ? path + 1 : NULL;

@@ -12,13 +12,13 @@ enum { GUESTS_MAX = 96, GUESTS_LEAVING = 32, HEAD_MS = 10000, LOOK_MS = 500 };
 
 struct pl_guest {
     int fd;
-    int64_t since; /* ms: connected, or done with a request */
-    bool trusted;  /* is being answered */
+    int64_t since; /* ms: connected, or last request done */
+    bool trusted;  /* a request is being answered */
     bool cut;
     pl_guest *previous, *next;
 };
 
-/* The thread that serves it sees the end of its input; the socket stays until that one leaves. */
+/* Its thread sees the end of input; the socket stays open until that thread ends. */
 static void cut(pl_guest *g) {
     g->cut = true;
     (void)shutdown(g->fd, SHUT_RDWR);
@@ -58,7 +58,7 @@ void pl_guests_release(pl_guests *all) {
 bool pl_guests_admit(pl_guests *all) {
     pthread_mutex_lock(&all->mutex);
     pl_guest *oldest = NULL;
-    for (pl_guest *g = all->first; g != NULL; g = g->next) /* in the order they came */
+    for (pl_guest *g = all->first; g != NULL; g = g->next) /* oldest first */
         if (!g->trusted && !g->cut && (oldest == NULL || g->since < oldest->since)) oldest = g;
     bool admitted = all->n < GUESTS_MAX;
     if (!admitted && oldest != NULL) {

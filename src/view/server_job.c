@@ -1,7 +1,6 @@
-/* A comparison started in the page: `plumb analyze` or `plumb compare` as a process of its own, so
- * that it can be ended at any moment and cannot take the server with it. Its progress comes as
- * lines ("\x1ephase\tdone\ttotal") among what it prints on stderr (PLUMB_PROGRESS=lines, src/cli).
- */
+/* A comparison started in the page: `plumb analyze` or `plumb compare` as a separate process, so
+ * that it can be cancelled at any time and cannot crash the server. Its progress arrives as lines
+ * ("\x1ephase\tdone\ttotal") among what it prints on stderr (PLUMB_PROGRESS=lines, src/cli). */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +28,7 @@ struct pl_server_job {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    uint64_t version; /* of what follows; 0 = nothing yet */
+    uint64_t version; /* of the fields below; 0 = nothing yet */
     bool running, started, cancelled;
     pid_t pid;
     char phase[128], message[MESSAGE_MAX];
@@ -39,7 +38,7 @@ struct pl_server_job {
     char *argv[ARGS_MAX];
     size_t n_args;
     char *output;
-    char *notes; /* of the session that it repeats, for the one that it makes; NULL = none */
+    char *notes; /* notes of the session that it repeats; NULL = none */
     const char *command;
 };
 
@@ -53,7 +52,7 @@ static void job_free(pl_server_job *job) {
     pl_free(job);
 }
 
-static void touch(pl_server_job *job) { /* the mutex is held */
+static void touch(pl_server_job *job) { /* the mutex must be held */
     job->version++;
     pthread_cond_broadcast(&job->changed);
 }
@@ -115,7 +114,7 @@ static int command_bit(const pl_server_job *job) {
                                                   : OF_MINIFY;
 }
 
-/* NULL when it is not there or empty. */
+/* NULL when missing or empty. */
 static pl_status read_text(const pl_json_value *root, const char *key, const char **out,
                            pl_err *err) {
     const pl_json_value *v = pl_json_find(root, key);
@@ -128,7 +127,7 @@ static pl_status read_text(const pl_json_value *root, const char *key, const cha
     return PL_OK;
 }
 
-/* Options that may come several times: a list of texts. */
+/* Options that may be given several times: a list of texts. */
 static const char *const job_lists[] = { "input", "dim" };
 
 static pl_status add_lists(pl_server_job *job, const pl_json_value *root, pl_err *err) {
@@ -166,8 +165,8 @@ static bool is_file(const char *path) {
     return path != NULL && pl_path_exists(path);
 }
 
-/* The pairs and accepted divergences of the session that is shown, which this one repeats. A map
- * is of use only where B is something else than the model of A. */
+/* The pairs and accepted divergences of the shown session, which this one repeats. A map is useful
+ * only if B is not the model of A. */
 static pl_status add_notes(pl_server_job *job, const pl_json_value *root, pl_err *err) {
     const char *keep = NULL, *reference = NULL, *other = NULL;
     pl_status st = PL_OK;
@@ -186,7 +185,7 @@ static pl_status add_notes(pl_server_job *job, const pl_json_value *root, pl_err
     return st;
 }
 
-/* plumb-out/NAME-view-TIME, NAME as the file of A is called. */
+/* plumb-out/NAME-view-TIME, with the name of A's file. */
 static pl_status name_output(pl_server_job *job, const char *path, pl_err *err) {
     pl_buf text = PL_BUF_INIT;
     struct timespec now;
@@ -302,8 +301,7 @@ static void follow(pl_server_job *job, int fd) {
     if (n > 0) take_line(job, line);
 }
 
-/* What a person wrote goes on in the session that is made again; without it, that is shown all the
- * same. */
+/* Copies the user's notes to the repeated session; if that fails, the session is still shown. */
 static void carry_notes(const pl_server_job *job) {
     static const char *const names[] = { "notes.json", "map.json", "baseline.json" };
     pl_dir *from = NULL, *to = NULL;
@@ -360,7 +358,7 @@ static void *run(void *ctx) {
     siginfo_t info;
     while (waitid(P_PID, (id_t)r.job->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
     }
-    pthread_mutex_lock(&r.job->mutex); /* once it is reaped, its number may be another's */
+    pthread_mutex_lock(&r.job->mutex); /* after it is reaped, the PID may be reused */
     (void)waitpid(r.job->pid, &status, 0);
     r.job->pid = -1;
     pthread_mutex_unlock(&r.job->mutex);

@@ -1,5 +1,5 @@
-/* The model that `plumb view model.onnx` was given, shown before anything is compared: its graph
- * with inferred shapes, and its weights as tensors, of which the page sees figures and pictures. */
+/* The model given to `plumb view model.onnx`, shown before anything is compared: its graph with
+ * inferred shapes, and its weights, of which the page shows statistics and pictures. */
 #include <string.h>
 
 #include "flows/inputs.h"
@@ -8,7 +8,7 @@
 #include "ops/op.h"
 #include "view/server_int.h"
 
-/* Shapes that cannot be inferred are simply not shown. */
+/* Shapes that cannot be inferred are not shown. */
 static void infer(pl_model *model, const pl_dim_map *dims) {
     const pl_infer_options options = { .dims = &dims->map };
     pl_err why = PL_ERR_INIT;
@@ -65,7 +65,7 @@ pl_status pl_server_put_model(const pl_server *s, const char *dims, pl_buf *out,
     return pl_viewed_put_graph(pl_server_model(s), out, err);
 }
 
-/* What a weight is: an initializer, or the tensor of a Constant, which no input feeds. */
+/* A weight: an initializer, or the tensor of a Constant node. */
 static const pl_tensor *constant_of(const pl_value *v) {
     if (v->init != NULL) return v->init;
     const pl_node *node = v->producer;

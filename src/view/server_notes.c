@@ -1,11 +1,11 @@
-/* Pins, notes, pairs made by hand and accepted divergences: what a person adds to a session, in
+/* Pins, notes, manual pairs and accepted divergences: what a user adds to a session, in
  * SESSION/notes.json.
  *
  *     { "pins": ["value", …], "accepted": ["value", …], "notes": { "value": "text", … },
  *       "pairs": [ { "a": "value of A", "b": "value of B, or null" }, … ] }
  *
- * The page sends the whole; it is checked and written again by us, never as it came. Beside it,
- * map.json and baseline.json say the same to `--map` and `--baseline`. */
+ * The page sends everything; it is checked and rewritten, never stored as received. map.json and
+ * baseline.json beside it hold the same for later runs. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -165,7 +165,7 @@ static pl_status put_baseline(const pl_server *s, const pl_json_value *root, pl_
 
 /* ---- the files ---- */
 
-/* What the session holds; an empty object when there is nothing. */
+/* The notes of the session; an empty object when there are none. */
 static pl_status load(const pl_server *s, pl_arena **arena, const pl_json_value **root,
                       pl_err *err) {
     static const char nothing[] = "{}";
@@ -213,7 +213,7 @@ pl_status pl_notes_put_baseline(const pl_server *s, pl_buf *out, pl_err *err) {
     return st;
 }
 
-/* A file that would say nothing is not there. */
+/* An empty file is removed. */
 static pl_status write_or_remove(const pl_server *s, const char *name, bool wanted,
                                  const pl_buf *text, pl_err *err) {
     const pl_dir *dir = notes_dir(s);

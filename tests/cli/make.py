@@ -141,17 +141,26 @@ def varint(n):
     return bytes(out)
 
 
+def head(number, size):
+    return varint(number << 3 | 2) + varint(size)
+
+
 def field(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
+    return head(number, len(data)) + data
 
 
 def deep_nesting(depth=10000):
     """If in If in If … Python's protobuf refuses to build it, so its bytes are laid by hand."""
     rest = field(1, b"c") + field(2, b"y") + field(4, b"If")  # NodeProto: input, output, op_type
     body = field(1, field(1, b"c") + field(2, b"y") + field(4, b"Identity"))
+    before, after, size = [], [], len(body)  # what surrounds it, from the inside out: copying it each time would be quadratic
     for _ in range(depth):
-        attr = field(1, b"then_branch") + field(6, body) + b"\xa0\x01\x05"
-        body = field(1, rest + field(5, attr))
+        attr = field(1, b"then_branch") + head(6, size)
+        node = rest + head(5, len(attr) + size + 3) + attr
+        before += [node, head(1, len(node) + size + 3)]
+        after.append(b"\xa0\x01\x05")
+        size += len(node) + 3 + len(before[-1])
+    body = b"".join(before[::-1]) + body + b"".join(after)
     graph = body + field(2, b"g")
     for number, name in ((11, b"c"), (12, b"y")):
         graph += field(number, field(1, name) + field(2, field(1, b"\x08\x09" + field(2, b""))))

@@ -323,3 +323,19 @@ def layers(model):
 def quantise(model, form, per_channel, ranges=None, keep=()):
     only = [v for v in layers(model) if v not in keep]
     return Quantiser(model, ranges, per_channel, form).run(only)
+
+
+def unsigned_weights(model):
+    """int8 codes and zero points as uint8: the same numbers, which no CPU clips."""
+    out = onnx.ModelProto()
+    out.CopyFrom(model)
+    for t in out.graph.initializer:
+        codes = numpy_helper.to_array(t)
+        if codes.dtype == np.int8:
+            t.CopyFrom(numpy_helper.from_array((codes.astype(np.int16) + 128).astype(np.uint8), t.name))
+    for node in out.graph.node:
+        if node.op_type == "ConvInteger" and len(node.input) == 3:
+            node.input.append("zero_point_128")
+    if any("zero_point_128" in n.input for n in out.graph.node):
+        out.graph.initializer.append(numpy_helper.from_array(np.uint8(128), "zero_point_128"))
+    return out

@@ -3,6 +3,7 @@
 import ast
 import collections
 import contextlib
+import ctypes
 import dataclasses
 import gc
 import importlib.util
@@ -141,6 +142,76 @@ def test_analyze(folder):
         assert plumb.analyze(source, x, backend=FAULT).blame[0].value == "h", type(source)
     several = plumb.analyze(TEXT, [(x,), (x23(1),)], backend=FAULT)
     assert several.summary["n_samples"] == 2 and several.failing_samples
+
+
+def test_several_backends(folder):
+    """One table for three backends; the sessions are whole, and go with the result."""
+    x = x23()
+    r = plumb.analyze_many(TEXT, x, backends=["jit", FAULT, "jit:fuse=off"])
+    assert len(r) == 3 and [s.verdict for s in r] == ["agree", "diverged", "agree"] and r.exit_code == 1 and not r.ok
+    assert r[FAULT].blame[0].value == "h" and np.array_equal(r["jit:fuse=off"]["h"].a, np.maximum(x, 0))
+    table = r.to_dict()
+    assert [b["spec"] for b in table["backends"]] == ["jit", FAULT, "jit:fuse=off"] and table["exit_code"] == 1
+    assert [row["value"] for row in table["values"]] == ["h", "y"] and "Relu" in str(r) and r.text("md").count("|") > 10
+    assert "DIVERGED" in repr(r) and "available: jit" in str(raises(KeyError, lambda: r["ort"]))
+    one, temporary = r[1], r.folder
+    del r
+    gc.collect()
+    assert one["h"].a.shape == (2, 3), "a session without its folder"
+    del one
+    gc.collect()
+    assert not os.path.exists(temporary), "temporary sessions stay"
+    r = plumb.analyze_many(TEXT, x, backends=["jit", "jit:fuse=off"], output=folder / "many")
+    assert r.ok and r.exit_code == 0 and (folder / "many/many.json").exists() and plumb.open_session(folder / "many/2").ok
+    before = _lib.open_handles()
+    assert raises(plumb.InputError, plumb.analyze_many, TEXT, x, backends=["jit", "nothing"]).value == "nothing"
+    assert _lib.open_handles() == before
+    assert "list of specs" in str(raises(TypeError, plumb.analyze_many, TEXT, x, backends="jit"))
+
+
+def engine_of_numpy(wrong=0.0):
+    """An engine in Python for Relu and Neg, as plumb.wrap takes it."""
+    def compile(data):
+        nodes = list(onnx.load_from_string(data).graph.node)
+
+        def run(feeds):
+            if feeds["x"].max() > 100:
+                raise OverflowError("too large for this engine")
+            values = dict(feeds)
+            for n in nodes:
+                a = values[n.input[0]]
+                values[n.output[0]] = np.maximum(a, 0) + np.float32(wrong) if n.op_type == "Relu" else -a
+            return values
+        return run
+    return compile
+
+
+def test_wrapped_engine(folder):
+    """An engine in Python with checkpoints: its error is raised, and the model with its inputs is on disk; a wrong result, too."""
+    x = x23()
+    before = _lib.open_handles()
+    wrapped = plumb.wrap(engine_of_numpy(), 2, debug_dir=folder / "two", spec="jit")
+    run = wrapped(TEXT)
+    assert np.array_equal(run({"x": x})["y"], -np.maximum(x, 0)) and not wrapped.log and not (folder / "two").exists()
+    assert "too large" in str(raises(OverflowError, run, {"x": x + 1000}))
+    repros = list((folder / "two").glob("*/checkpoints/*"))
+    assert len(repros) == 1 and "checkpoint" in wrapped.log[0], (repros, wrapped.log)
+    assert plumb.check(repros[0] / "model.onnx", repros[0] / "test_data_set_0", backend="jit") and (repros[0] / "run.sh").exists()
+    wrong = plumb.wrap(engine_of_numpy(0.5), 4, debug_dir=folder / "four", spec="jit")
+    assert np.allclose(wrong(TEXT)({"x": x})["y"], -np.maximum(x, 0) - 0.5) and len(list((folder / "four").glob("*/checkpoints/*"))) == 1
+    right = plumb.wrap(engine_of_numpy(), 4, debug_dir=folder / "none")
+    right(TEXT)({"x": x})
+    assert not (folder / "none").exists()
+    assert "has no input 'z'" in str(raises(ValueError, right(TEXT), {"z": x}))
+    assert "no output 'y'" in str(raises(KeyError, plumb.wrap(lambda _data: lambda _feeds: {"z": x}, 0)(TEXT), {"x": x}))
+    raises(onnx.checker.ValidationError, plumb.wrap(engine_of_nothing, 0), TEXT)
+    del wrapped, run, wrong, right
+    gc.collect()
+    assert _lib.open_handles() == before, _lib.open_handles()
+
+
+def engine_of_nothing(_data):
+    raise onnx.checker.ValidationError("not today")
 
 
 def test_pandas(_folder):
@@ -430,6 +501,10 @@ def test_errors(folder):
     assert raises(plumb.PlumbError, plumb.run, TEXT, {"x": x23()[:1, :2].astype("f8")}).status in ("E_INVALID", "E_USAGE")
     e = raises(plumb.BackendError, plumb.run, TEXT, x23(), backend="jit:inject=crash@Relu")
     assert e.status == "E_BACKEND"
+    from plumb import _abi, _errors
+    for status in range(1, _abi.PLUMB_E_CANCELLED):
+        name = _lib.lib().plumb_status_name(status).decode()
+        assert _errors.error_of(name, "").exit_code == _lib.lib().plumb_exit_code(status), name
     assert raises(TypeError, plumb.Model, 3)
     import pickle
     assert pickle.loads(pickle.dumps(e)).status == "E_BACKEND"
@@ -501,10 +576,13 @@ def test_nothing_leaks(_folder):
     before, kept = _lib.open_handles(), _tensor.kept()
     for _ in range(200):
         plumb.run(model, x)
-    start, begin = resident(), time.monotonic()
+    start, inside, begin = resident(), 0.0, time.thread_time()
     for _ in range(1000):
-        plumb.run(model, x)["y"]
-    each = (time.monotonic() - begin) / 1000
+        r = plumb.run(model, x)
+        r["y"]
+        inside += r.times["load"] + r.times["first"]
+    each = (time.thread_time() - begin) / 1000
+    del r
     gc.collect()
     grown = resident() - start
     assert grown < 4 << 20, f"{grown} bytes in 1000 runs"
@@ -514,23 +592,31 @@ def test_nothing_leaks(_folder):
         del r
     gc.collect()
     assert _lib.open_handles() == before and _tensor.kept() == kept, (before, _lib.open_handles(), kept, _tensor.kept())
-    return f"{each * 1e3:.2f} ms a run, {grown >> 10} kB in 1000 runs"
+    return f"{each * 1e3:.2f} ms CPU a call, {inside:.2f} ms of it the run (wall time), {grown >> 10} kB in 1000 runs"
 
 
 # ---- the package -----------------------------------------------------------------------------------
 
-# Of the C API, and not of Python: backends and wrappers are written in C, against plumb_host.
-FOR_C = {"plumb_host_get", "plumb_wrap_backend", "plumb_wrapped_backend", "plumb_wrapped_free", "plumb_version_number",
-         "plumb_exit_code", "plumb_dtype_bytes", "plumb_session_verdict", "plumb_session_reason", "plumb_session_exit_code",
-         "plumb_write_check", "plumb_run_result_tensor", "plumb_tensor_bytes", "plumb_abandon",
-         "plumb_corpus_worker",  # for the program itself
-         "plumb_backends",  # the list has the same
-         "plumb_nearest",  # difflib does that
-         "plumb_analyze_many", "plumb_sessions_exit_code", "plumb_sessions_write"}  # not bound yet: call analyze() for each backend
+# Functions of plumb.h that the package does not call, because something else of it does the same.
+THE_SAME = {
+    "plumb_version_number": "version", "plumb_exit_code": "PlumbError.exit_code", "plumb_dtype_bytes": "Model.input_types",
+    "plumb_session_verdict": "Session.verdict", "plumb_session_reason": "Session.reason",
+    "plumb_session_exit_code": "Session.exit_code", "plumb_write_check": "Session.text",
+    "plumb_run_result_tensor": "RunResult.__getitem__", "plumb_backends": "backends"}
+# What only makes sense in C: a handler of signals after which nothing may be called (Ctrl-C cancels), the program's own worker.
+FOR_C = {"plumb_abandon", "plumb_corpus_worker"}
+
+
+def resolved(name):
+    """The thing in the package, or None."""
+    thing = plumb
+    for part in name.split("."):
+        thing = getattr(thing, part, None)
+    return thing
 
 
 def test_everything_of_the_header(_folder):
-    """Each function of plumb.h is called by the package; those that are not are listed above."""
+    """Each function of plumb.h is called by the package, or something that does the same is named above."""
     header = (ROOT / "include/plumb.h").read_text()
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     functions = set(re.findall(r"PLUMB_API[\w\s*]+?\b(plumb_\w+)\s*\(", text))
@@ -543,10 +629,26 @@ def test_everything_of_the_header(_folder):
                 used.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 used.add(node.value)
-    missing = functions - used - FOR_C
+    named = FOR_C | set(THE_SAME)
+    missing = functions - used - named
     assert not missing, f"not in Python: {sorted(missing)}"
-    assert FOR_C <= functions and not FOR_C & used, sorted(FOR_C & used)
-    return f"{len(functions)} functions"
+    assert named <= functions and not named & used, sorted(named & used)
+    assert all(resolved(n) is not None for n in THE_SAME.values()), THE_SAME
+    assert all(hasattr(plumb, n) for n in plumb.__all__)
+    return f"{len(functions)} functions, {len(THE_SAME)} by another name, {len(FOR_C)} for C"
+
+
+def test_every_option_of_the_header(_folder):
+    """Each options struct of plumb.h can be made with every one of its fields by name."""
+    from plumb import _abi
+    n = 0
+    for kind in (k for k in vars(_abi) if k.startswith("PLUMB_OPTIONS_")):
+        names = [s for s in vars(_abi) if s.lower() in (f"plumb_{kind[14:].lower()}_options", f"plumb_{kind[14:].lower()}")]
+        assert len(names) == 1, (kind, names)
+        made = _lib.options(names[0], kind, {})
+        assert made.size == 0 or made.size == ctypes.sizeof(made), names
+        n += len(made._fields_)
+    return f"{n} fields"
 
 
 def test_types_are_checked(_folder):

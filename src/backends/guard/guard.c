@@ -35,7 +35,8 @@ struct pl_guard {
     pid_t pid;
     int control;
     uint64_t next_id;
-    char *preload; /* spec to open in the guard; NULL = none, or done */
+    bool must_confine; /* children refuse to open a backend outside a sandbox */
+    char *preload;     /* spec to open in the guard; NULL = none, or done */
     pl_guard_child
         *children; /* alive; the guard may report the end of one while we wait for another */
 };
@@ -217,6 +218,7 @@ pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_gu
     pl_free(argv);
     if (ends[1] >= 0) close(ends[1]);
     g->control = ends[0];
+    g->must_confine = confinement->required;
     if (st != PL_OK) {
         if (ends[0] >= 0) close(ends[0]);
         pl_free(g);
@@ -520,10 +522,12 @@ pl_status pl_guard_child_open(pl_guard_child *c, pl_guard_opened *out, pl_failur
     pl_guard_msg m, reply;
     pl_guard_msg_init(&m, PL_MSG_OPEN);
     (void)PL_GUARD_SET(m.open.spec, c->spec); /* checked in pl_guard_child_new */
+    m.open.must_confine = c->guard->must_confine;
     PL_TRY(ask(c, "open", &m, PL_MSG_OPENED, &reply, failure, err));
     pl_guard_msg_close(&reply);
     c->n_threads = reply.opened.n_threads;
     out->cpu = reply.opened.cpu;
+    out->confined = reply.opened.confined == 1;
     snprintf(out->version, sizeof(out->version), "%s", reply.opened.version);
     snprintf(out->device, sizeof(out->device), "%s", reply.opened.device);
     snprintf(out->modes, sizeof(out->modes), "%s", reply.opened.modes);

@@ -39,6 +39,7 @@ typedef struct pl_guard_opened { /* what a backend tells of itself */
     char version[2048], device[2048];
     char modes[2048]; /* of recording, separated by commas */
     uint64_t cpu;     /* features of its CPU (kernels/cpu.h) */
+    bool confined;    /* the guard says that its sandbox is active */
 } pl_guard_opened;
 /* Opens the backend. `failure` may be NULL. */
 pl_status pl_guard_child_open(pl_guard_child *child, pl_guard_opened *out, pl_failure *failure,

@@ -17,6 +17,7 @@
 
 typedef struct child {
     int socket;
+    bool confined;    /* Landlock and seccomp are active */
     pl_backend *warm; /* inherited */
     pl_backend *backend;
     pl_program *program;
@@ -35,6 +36,9 @@ uint64_t pl_guard_count_threads(void) {
 }
 
 static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
+    if (m->open.must_confine != 0 && !c->confined) /* before anything foreign is loaded */
+        return pl_fail(err, PL_E_UNSUPPORTED,
+                       "the sandbox is required, and plumb-guard was not asked for it");
     if (c->warm != NULL && strcmp(pl_backend_spec(c->warm), m->open.spec) == 0) {
         c->backend = c->warm;
     } else {
@@ -44,6 +48,7 @@ static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, p
     pl_msg_opened *opened = &reply->opened;
     opened->n_threads = pl_guard_count_threads();
     opened->cpu = pl_cpu_features();
+    opened->confined = c->confined;
     (void)PL_GUARD_SET(opened->version, pl_backend_version(c->backend));
     (void)PL_GUARD_SET(opened->device, pl_backend_device(c->backend));
     const char *const *modes = pl_backend_record_modes(c->backend);
@@ -255,8 +260,8 @@ static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *repl
     return PL_OK;
 }
 
-int pl_guard_child_serve(int socket, pl_backend *warm) {
-    child c = { .socket = socket, .warm = warm };
+int pl_guard_child_serve(int socket, pl_backend *warm, bool confined) {
+    child c = { .socket = socket, .warm = warm, .confined = confined };
     for (;;) {
         pl_guard_msg m, reply;
         pl_err err = PL_ERR_INIT;

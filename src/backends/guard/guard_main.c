@@ -115,7 +115,7 @@ static void read_tail(child *c) {
     }
 }
 
-/* ---- folders for what children leave ---- */
+/* ---- folders for files of children ---- */
 
 /* By place, since making a folder costs a fifth of a query. The caller's to free; NULL when there
  * is none. */
@@ -170,7 +170,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     close(pipe_end);
     enter_folder(g, c);
     if (g->confined && !pl_sandbox_calls(&g->sandbox)) cannot_confine();
-    _exit(pl_guard_child_serve(socket, g->warm));
+    _exit(pl_guard_child_serve(socket, g->warm, g->confined));
 }
 
 /* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */

@@ -55,6 +55,7 @@ static plumb_status jit_open(const plumb_host *host, const plumb_option *options
     jit_options *o = pl_calloc(1, sizeof(*o));
     pl_status st = PL_OK;
     if (o == NULL) return pl_fail_memory(err, sizeof(*o));
+    PL_TRY_GOTO(done, st, jit_compiler_check(err));
     const char *fuse = pl_option_value(options, n, "fuse");
     const char *shapes = pl_option_value(options, n, "shapes");
     o->threads = (int)pl_option_int(options, n, "threads", -1);
@@ -116,7 +117,7 @@ static size_t count_values(const pl_graph *graph, size_t *hidden) {
     return n;
 }
 
-/* Inputs whose declared shapes leave nothing open, so that a plan can be made before the run. */
+/* True when all input shapes are declared completely, so that a plan can be made before the run. */
 static bool shapes_are_known(const jit_program *p) {
     if (p->any_shape) return false;
     for (size_t i = 0; i < p->model->graph->n_inputs; i++) {
@@ -148,7 +149,7 @@ static pl_status plan_for(jit_program *p, pl_datum *const *in, jit_plan **out, p
     p->n_plans++;
     if (p->n_plans > PLANS_MAX) drop_oldest(p);
     *out = fresh;
-    /* Debug output helps when something fails: a full disk must not hide the original error. */
+    /* A failure to write debug output (full disk) must not hide the original error. */
     if (p->explain_status == PL_OK) p->explain_status = jit_explain(p, fresh, &p->explain_err);
     return PL_OK;
 }

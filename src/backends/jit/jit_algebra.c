@@ -1,23 +1,23 @@
-/* Algebra on a stage that is written on vectors: two or three operations as one that is cheaper.
+/* Peephole rules for vectorised stages: two or three operations become a cheaper one.
  *
- * One row for each rule. A rule only absorbs nodes without other readers. Each result is within an
- * ulp or two of the exact one, as two rounded operations are; zeros, infinities and NaN come out
- * the same, but for the sign of a sum of zeros (ramp) and where a product by a power of two
- * overflows or is subnormal and the sum behind it is not (fma does not round it). */
+ * One row per rule. A rule only absorbs values without other readers. Results are within an ulp or
+ * two of the exact one, like two rounded operations. Zeros, infinities and NaN stay the same,
+ * except for the sign of a sum of zeros (ramp), and where a product by a power of two overflows or
+ * is subnormal but the sum is not (fma does not round the product). */
 #include <math.h>
 #include <string.h>
 
 #include "backends/jit/jit_print.h"
 #include "base/alloc.h"
 
-typedef enum need { ANY, ONE, POWER } need; /* the other argument is 1; one of inner's is +-2^n */
+typedef enum need { ANY, ONE, POWER } need; /* the other argument: 1; of inner: +-2^n */
 
 typedef struct rule {
     const char *outer, *inner;
-    unsigned sides; /* arguments of outer that inner may be: 1, 2, or 3 for both */
+    unsigned sides; /* which arguments of outer may be inner: 1, 2, or 3 for both */
     need need;
     const char *expr;
-    const char *args; /* of expr: o the other of outer's, x and y those of inner */
+    const char *args; /* arguments of expr: o = outer's other one, x and y = inner's */
 } rule;
 
 /* clang-format off */
@@ -31,7 +31,7 @@ static const rule rules[] = {
 };
 /* clang-format on */
 
-/* By instruction: how often its value is read. */
+/* By instruction: number of readers of its value. */
 static void count_uses(const gen *g, int *uses) {
     for (size_t i = 0; i < g->n_instrs; i++)
         for (int k = 0; !g->instrs[i].gone && k < g->instrs[i].n_args; k++)
@@ -42,7 +42,7 @@ static void count_uses(const gen *g, int *uses) {
         uses[g->acts[i].instr]++;
 }
 
-/* 0 when it is none. */
+/* The value of a constant; 0 when it is not one. */
 static double number_of(const gen *g, int at) {
     const gen_instr *in = &g->instrs[at];
     if (in->kind != GEN_NUMBER) return 0;

@@ -1,5 +1,5 @@
-/* C to functions: the system's compiler, a cache of what it made by the hash of everything that
- * went in, and loading. */
+/* Compiles C to functions: runs the system's compiler, caches the result under a hash of all its
+ * inputs, and loads it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 
 enum { FLAGS_MAX = 24, SMALL_WORK = 1 << 14, MANY_LOOPS = 1000 };
 
-/* No -ffast-math: sums may be reordered where the text says so, by name, and nowhere else. */
+/* No -ffast-math: only sums that the code marks may be reordered, nothing else. */
 static const char *const flags_fixed[] = {
     "-std=gnu11",
     "-ffp-contract=off",
@@ -31,17 +31,17 @@ static const char *const flags_fixed[] = {
     "-w",
 };
 
-/* ---- where things lie ---- */
+/* ---- the cache ---- */
 
-/* $XDG_CACHE_HOME, $HOME/.cache, else /tmp: the first that can be made. Code is loaded from it, so
- * that nobody else may write to it. */
+/* The cache is in $XDG_CACHE_HOME, $HOME/.cache or /tmp: the first that can be created. Code is
+ * loaded from it, so no other user may write to it. */
 pl_status pl_jit_cache_open(pl_dir **out, pl_err *err) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char last[64];
     snprintf(last, sizeof(last), "plumb-jit-%ld", (long)getuid());
     char *const paths[] = {
         xdg != NULL && xdg[0] == '/' ? pl_path_join(xdg, "plumb/jit") : NULL,
-        /* A HOME that does not exist, as services have one, is not made. */
+        /* A HOME that does not exist, as for services, is not created. */
         home != NULL && home[0] == '/' && pl_path_is_dir(home)
             ? pl_path_join(home, ".cache/plumb/jit")
             : NULL,
@@ -55,8 +55,8 @@ pl_status pl_jit_cache_open(pl_dir **out, pl_err *err) {
     return st;
 }
 
-/* A cache file ends with the hash of its contents: a truncated one would crash
- * whoever loads it, time after time. */
+/* A cache file ends with the hash of its contents: loading a truncated one would crash, again in
+ * every run. */
 static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_map *made,
                              pl_err *err) {
     const pl_hash128 hash = pl_hash128_of(made->data, made->n_bytes);
@@ -69,7 +69,7 @@ static pl_status write_entry(const pl_dir *dir, const char *name, const pl_file_
     return st;
 }
 
-/* Complete, and owned by this user: others may have been able to write to the folder. */
+/* Complete, and owned by this user: others might be able to write to the folder. */
 static bool entry_is_good(const pl_dir *dir, const char *name) {
     pl_file_map *map = NULL;
     pl_hash128 hash;
@@ -84,15 +84,14 @@ static bool entry_is_good(const pl_dir *dir, const char *name) {
     return good;
 }
 
-/* PLUMB_CPU holds down what is emitted, too; and under valgrind, which has no AVX-512, the compiler
- * sees another CPU than we do. */
+/* PLUMB_CPU also limits the emitted code. Under valgrind, which has no AVX-512, the compiler
+ * detects a different CPU than plumb. */
 #if defined(__x86_64__)
 static const char *machine_flag(void) {
     if (pl_cpu_isa() == PL_ISA_AVX2) return "-march=x86-64-v3";
     return pl_cpu_isa() == pl_cpu_isa_max() ? "-march=native" : "-march=x86-64";
 }
-#else /* what the compiler takes by itself has vectors and fused products; "native" is not for all \
-       */
+#else /* compilers default to vectors and fused products; not all accept "native" */
 static const char *machine_flag(void) {
     return NULL;
 }
@@ -109,7 +108,7 @@ static size_t collect_flags(const jit_plan *plan, const char **out) {
         if (loop != NULL) work += elements;
         n_loops += loop != NULL;
     }
-    /* Little to win, or very much to compile: faster then. */
+    /* Little to gain, or very much to compile: compile fast. */
     out[n++] = work < SMALL_WORK || n_loops > MANY_LOOPS ? "-O1" : "-O3";
     if (pl_cpu_isa() == PL_ISA_AVX512) out[n++] = "-mprefer-vector-width=512";
     if (machine_flag() != NULL) out[n++] = machine_flag();
@@ -118,7 +117,7 @@ static size_t collect_flags(const jit_plan *plan, const char **out) {
     return n;
 }
 
-/* The file that running "cc" starts: the first of its name in PATH. */
+/* The file that running "cc" would start: the first in PATH. */
 static bool stat_compiler(struct stat *info) {
     const char *path = getenv("PATH");
     for (size_t n; path != NULL; path = path[n] == ':' ? path + n + 1 : NULL) {
@@ -130,6 +129,13 @@ static bool stat_compiler(struct stat *info) {
         if (access(file, X_OK) == 0 && stat(file, info) == 0 && S_ISREG(info->st_mode)) return true;
     }
     return false;
+}
+
+pl_status jit_compiler_check(pl_err *err) {
+    struct stat info;
+    if (stat_compiler(&info)) return PL_OK;
+    return pl_fail(err, PL_E_NOT_FOUND,
+                   "jit requires a C compiler: no 'cc' in PATH; install gcc or clang");
 }
 
 /* Text, flags, compiler and CPU: whatever changes the machine code. */
@@ -152,7 +158,7 @@ static pl_status hash_all(jit_plan *plan, const char *const *flags, size_t n_fla
 
 /* ---- compiling ---- */
 
-/* The first line of a compiler's log that says what is wrong. */
+/* The first line of a compiler log with an error. */
 static void first_error(const pl_buf *log, char *out, size_t n_out) {
     const char *text = pl_buf_str(log), *at = strstr(text, "error");
     if (at == NULL) at = text;
@@ -181,13 +187,16 @@ static pl_status run_compiler(const char *dir, const char *const *argv, char **l
     return st;
 }
 
-/* In a folder of its own, then moved to its name in the cache in one step. */
+/* Compiles in a temporary folder, then renames the result into the cache. */
 static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flags,
                          const pl_dir *cache, const char *name, pl_err *err) {
     const char *argv[FLAGS_MAX + 8] = { "cc" };
     size_t n = 1;
     char *dir = NULL, *source = NULL, *made = NULL;
     pl_status st = PL_OK;
+    struct stat info; /* a process is not made in order to find that there is no compiler */
+    if (getenv("PATH") != NULL && !stat_compiler(&info))
+        return pl_fail_errno(err, ENOENT, "start", argv[0]);
     for (size_t i = 0; i < n_flags; i++)
         argv[n++] = flags[i];
     argv[n++] = "-o";
@@ -271,7 +280,7 @@ done:
     return st;
 }
 
-/* ---- a planted compile error ---- */
+/* ---- an injected compile error ---- */
 
 pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err) {
     static const char text[] = "#error planted fault: compile-error\n";

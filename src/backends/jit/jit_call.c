@@ -1,4 +1,4 @@
-/* Matrix products and convolutions: operands read where they lie, weights packed once. */
+/* Matrix products and convolutions: operands are read in place, weights are packed once. */
 #include "backends/jit/jit_call.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ bool jit_gemm_operand_fits(const jit_plan *plan, const jit_ref *ref) {
     return ref->rank >= 2 && operand_of(plan, ref).fits;
 }
 
-/* Items of a batch that lie under each other with one B: one product with more rows. */
+/* Batch items that are contiguous in memory and share one B: one product with more rows. */
 static bool rows_continue(const jit_ref *a, const operand *x, const operand *y, const int64_t *dims,
                           int batch_rank, int64_t *ld) {
     int64_t stride = x->rows == 1 ? 0 : x->rs * x->rows;
@@ -83,7 +83,7 @@ static bool rows_continue(const jit_ref *a, const operand *x, const operand *y, 
         if (db >= 0 && y->c[db] != 0) return false;
         if (da < 0 || a->dims[da] != dims[d]) return false;
         if (stride == 0)
-            *ld = stride = x->c[da]; /* single rows: the first dim tells how far apart */
+            *ld = stride = x->c[da]; /* single rows: the stride of the first dim is the distance */
         if (x->c[da] != stride || *ld < x->cols) return false;
         stride *= dims[d];
     }
@@ -173,7 +173,7 @@ int jit_call_column_dims(const jit_call *call) {
 
 /* ---- convolutions ---- */
 
-/* One number for each channel: the same at all its places. */
+/* One value per channel, the same at all its positions. */
 static bool is_of_channels(const jit_plan *plan, const jit_ref *ref) {
     const jit_prim *p = &plan->prims[ref->prim];
     int64_t c[JIT_RANK], k;
@@ -230,7 +230,7 @@ pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_
                            pl_err *err) {
     jit_call *call = prim->call;
     *n_bytes = 0;
-    if (call == NULL) return PL_OK; /* an operator's own kernel packs nothing */
+    if (call == NULL) return PL_OK; /* kernels of operators pack nothing */
     if (plan->prims[prim->args[1].prim].kind != JIT_CONST) return PL_OK;
     const void *b = data_of(plan, &prim->args[1]);
     if (call->kind == CALL_CONV) {

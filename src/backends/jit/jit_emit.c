@@ -1,8 +1,8 @@
-/* Loops to C: one function for each loop (or piece of one), readable, with the nodes it came from.
+/* Writes loops as readable C: one function for each loop or piece, with the nodes it came from.
  *
  * Untrusted names appear in comments only, with everything but plain characters replaced. With
- * symbolic shapes the sizes and strides are read from a table, so that the text, and with it the
- * cache's key, is the same for all shapes that lead to the same loops. */
+ * symbolic shapes the sizes and strides are read from a table, so that the text, and so the cache
+ * key, is the same for all shapes that give the same loops. */
 #include <string.h>
 
 #include "backends/jit/jit_call.h"
@@ -77,7 +77,7 @@ static void put_constant(printer *p, const jit_prim *prim) {
     } else if (t->dtype == PL_U64) {
         pl_buf_printf(p->out, "%lluu", (unsigned long long)pl_tensor_get_i64(t, 0));
     } else {
-        /* The minimum of int64 has no literal. */
+        /* INT64_MIN has no literal. */
         const int64_t value = pl_tensor_get_i64(t, 0);
         pl_buf_printf(p->out, "(int64_t)0x%llxu", (unsigned long long)value);
     }
@@ -131,7 +131,7 @@ void jit_put_inner_index(printer *p, int access) {
     pl_buf_puts(p->out, any ? "]" : "0]");
 }
 
-void jit_put_position(printer *p) { /* among the elements of a row */
+void jit_put_position(printer *p) { /* index of the element in a row */
     for (int d = 0; d < p->g->n_inner; d++) {
         pl_buf_printf(p->out, "%sj%d", d > 0 ? " + " : "", d);
         for (int e = d + 1; e < p->g->n_inner; e++) {
@@ -142,7 +142,7 @@ void jit_put_position(printer *p) { /* among the elements of a row */
     if (p->g->n_inner == 0) pl_buf_putc(p->out, '0');
 }
 
-/* The number itself: what would be its place in memory. */
+/* An iota has no memory: its value is what would be the offset. */
 static void put_iota(printer *p, int access) {
     pl_buf_printf(p->out, "a%d", access);
     for (int d = 0; d < p->g->n_inner; d++) {
@@ -229,7 +229,7 @@ static void put_fold(printer *p, const gen_act *act, const char *indent) {
     if (jit_watches_nan(prim)) pl_buf_printf(p->out, "%sn%d |= v%d != v%d;\n", indent, s, v, v);
 }
 
-/* The one licence to reorder: each sum by name. */
+/* The only permission to reorder: for each sum by name. */
 static void put_pragma(printer *p, int stage) {
     static const char *const signs[] = { "+", "*", "max", "min", "max" };
     pl_buf_puts(p->out, "#pragma omp simd");
@@ -310,7 +310,7 @@ static void put_row_end(printer *p) {
         if (g->acts[i].kind == GEN_STORE && g->acts[i].row) put_store(p, &g->acts[i], "        ");
 }
 
-/* A buffer that is both read and written (after a call) has one name. */
+/* A buffer that is both read and written (after a call) must have one name. */
 static bool is_stored(const gen *g, int slot) {
     for (size_t i = 0; i < g->n_acts; i++) {
         const gen_act *act = &g->acts[i];
@@ -319,7 +319,7 @@ static bool is_stored(const gen *g, int slot) {
     return false;
 }
 
-/* Does an array of a row's elements, all of it, lie at the access in order? */
+/* Are all elements of a row contiguous and in order at this access? */
 static bool is_dense(const gen *g, int access) {
     int64_t step = 1;
     for (int d = g->n_inner - 1; d >= 0; d--) {
@@ -329,14 +329,14 @@ static bool is_dense(const gen *g, int access) {
     return true;
 }
 
-/* The output in whose place a value is kept until the stage that makes the output: it is then in
- * the cache, and was fetched while there was much to compute. -1 = none. */
+/* The output whose memory holds a kept value until the stage that writes the output. The memory is
+ * then in the cache already, fetched while there was much to compute. -1 = none. */
 static int host_of(const gen *g, int prim) {
     int kept = -1;
     for (size_t i = 0; i < g->n_acts && kept < 0; i++)
         if (g->acts[i].kind == GEN_KEEP && g->plan->prims[g->acts[i].prim].dtype == PL_F32)
             kept = g->acts[i].prim;
-    if (kept != prim) return -1; /* the first has it */
+    if (kept != prim) return -1; /* only the first kept value can use it */
     for (size_t i = 0; i < g->n_acts; i++) {
         const gen_act *act = &g->acts[i];
         const jit_prim *out = &g->plan->prims[act->prim];
@@ -353,7 +353,7 @@ static int host_of(const gen *g, int prim) {
     return -1;
 }
 
-/* Addresses of a row's elements. */
+/* Declares the addresses of a row's elements. */
 static void put_addresses(printer *p) {
     const gen *g = p->g;
     for (size_t i = 0; i < g->n_accesses; i++) {
@@ -388,7 +388,7 @@ static int slot_at(const gen *g, size_t access) {
     return g->plan->prims[g->accesses[access].prim].slot;
 }
 
-/* Has an earlier access of the pieces named the same buffer? */
+/* Did an earlier access of the pieces declare the same buffer? */
 static bool is_named(const gen *list, size_t piece, size_t access, int slot) {
     for (size_t i = 0; i <= piece; i++)
         for (size_t k = 0; k < (i == piece ? access : list[i].n_accesses); k++)
@@ -419,7 +419,7 @@ static void put_buffers(printer *p, const gen *list, size_t n) {
     }
 }
 
-/* Where the first row lies, and the step to the next. */
+/* Position of the first row, and the step to the next. */
 static void put_odometer_start(printer *p) {
     const gen *g = p->g;
     for (int d = 0; d < g->n_outer; d++) {
@@ -477,7 +477,7 @@ static int64_t product(int n, const int64_t *dims) {
     return r;
 }
 
-/* One piece of a row, or of the range when there is only one long row. */
+/* One piece of a row, or of the range if there is only one long row. */
 static void put_piece(printer *p, const gen *g) {
     p->g = g;
     pl_buf_puts(p->out, "        {\n");
@@ -488,7 +488,7 @@ static void put_piece(printer *p, const gen *g) {
     pl_buf_puts(p->out, "        }\n");
 }
 
-/* A function over n pieces that have their rows in common. */
+/* A function over n pieces that share their rows. */
 static void put_function(printer *p, int step, size_t index, const gen *list, size_t n,
                          jit_part *part) {
     const gen *g = p->g = &list[0];

@@ -1,6 +1,5 @@
-/* What the compiler did, as text: graph breaks with their reasons, time of each phase; and for
- * debug-dir one file for each pass. A second plan of the same
- * program goes to debug-dir/2. */
+/* Describes what the compiler did as text: graph breaks with their reasons, time of each phase; and
+ * for debug-dir one file for each pass. A second plan of the same program goes to debug-dir/2. */
 
 #include <stdio.h>
 
@@ -45,7 +44,7 @@ static void put_breaks(const jit_plan *plan, pl_buf *out) {
 
 /* ---- the passes ---- */
 
-/* Nodes with the types that this plan is made for; folded ones are marked. */
+/* Nodes with the types of this plan; folded ones are marked. */
 static void put_graph(const jit_plan *plan, pl_buf *out) {
     const pl_graph *graph = plan->model->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
@@ -141,7 +140,7 @@ static pl_status write_file(const char *dir, const char *name, pl_buf *text, pl_
     return st;
 }
 
-/* The folder itself, or DIR/2, DIR/3… when an earlier compilation has left its files there. */
+/* The folder itself, or DIR/2, DIR/3… if an earlier compilation has written there. */
 static char *free_folder(const char *dir) {
     char *folder = pl_strdup(dir);
     for (int k = 2; k < FOLDERS_MAX && folder != NULL; k++) {
@@ -185,7 +184,7 @@ done:
     return st;
 }
 
-/* Compiling again says it again. */
+/* Each compilation is appended. */
 static pl_status write_explanation(const char *path, const pl_buf *text, pl_err *err) {
     pl_dir *dir = NULL;
     char *folder = pl_path_dirname(path);

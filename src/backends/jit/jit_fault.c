@@ -1,5 +1,5 @@
-/* The table of planted faults: one row for each kind. Values are changed as doubles, type by type
- * through the usual conversions, so that every numeric type can be hit. */
+/* The table of injected faults: one row for each kind. Values are changed as doubles and converted,
+ * so that every numeric type can be hit. */
 #include "backends/jit/jit_fault.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 #include "base/rng.h"
 #include "base/size.h"
 
-/* What a kind sees: the elements in C order, and how they lie. */
+/* Input of a fault: the elements in C order, and their shape. */
 typedef struct victim {
     double *x;
     int64_t n;
@@ -51,14 +51,14 @@ static pl_status act_crash(const pl_node *node, pl_err *err) {
 static pl_status act_hang(const pl_node *node, pl_err *err) {
     (void)node;
     (void)err;
-    while (getpid() > 0) /* for ever */
+    while (getpid() > 0) /* forever */
         sleep(1000);
     return PL_E_INTERNAL;
 }
 
 /* ---- kinds that change elements ---- */
 
-static void add_one(victim *v) { /* as PyTorch's relu bug */
+static void add_one(victim *v) { /* as in PyTorch's relu bug */
     for (int64_t i = 0; i < v->n; i++)
         v->x[i] += 1;
 }
@@ -103,8 +103,7 @@ static void reverse(double *x, int64_t n) {
     }
 }
 
-/* The last two dims that are larger than one lie the other way round in memory; what has none is
- * reversed. */
+/* Swaps the last two dims that are larger than one in memory; without two such dims, reverses. */
 static void transpose(victim *v) {
     int64_t inner = 1, cols = 1, rows = 1;
     int d = v->rank - 1;
@@ -159,8 +158,7 @@ static void channel(victim *v) {
         if (i / inner % count == count / 2) v->x[i] = 1.5 * v->x[i] + 0.1 * v->top;
 }
 
-/* As if the vector loop had no remainder: the last elements of a row are not what they should be.
- */
+/* As if the vector loop had no remainder loop: the last elements of a row are wrong. */
 static void tail(victim *v) {
     const int64_t row = last_dim(v), ragged = row % 8;
     const int64_t n = ragged > 0 && 2 * ragged <= row ? ragged : pl_i64_max(row / 4, 1);

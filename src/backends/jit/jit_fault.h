@@ -1,28 +1,29 @@
-/* Planted faults: --inject KIND@OP[:N], to test what finds faults. Never active unless named.
+/* Injected faults, KIND@OP[:N], for testing fault detection. Only active when requested.
  *
- * N counts the nodes of that operator type in the main graph from 1, in file order; absent = all.
- * A node with a fault is a graph break: it runs on eager's kernel and the fault is applied to what
- * it made, so nothing is fused across it. Built with -Dinject=false none of this exists. */
+ * N counts the nodes of that operator type in the main graph from 1, in file order; absent = all. A
+ * node with a fault is a graph break: it runs on eager's kernel and the fault is applied to its
+ * outputs, so nothing is fused across it. With -Dinject=false none of this is compiled. */
 #ifndef PL_JIT_FAULT_H
 #define PL_JIT_FAULT_H
 
 #include "graph/graph.h"
 #include "tensor/datum.h"
 
-typedef struct pl_jit_fault_row pl_jit_fault_row; /* a kind */
+typedef struct pl_jit_fault_row pl_jit_fault_row; /* a kind of fault */
 
 typedef struct pl_jit_fault {
     const pl_jit_fault_row *row;
     char op[64];
     long n;   /* 0 = all */
-    int pass; /* jit_pass that it belongs to: disappears when that is disabled; -1 = none */
+    int pass; /* jit_pass it pretends to be in: absent when that pass is disabled; -1 = none */
 } pl_jit_fault;
 
-/* "[PASS/]KIND@OP[:N]"; an unknown kind or pass is PL_E_USAGE with those that exist. */
+/* Parses "[PASS/]KIND@OP[:N]"; an unknown kind or pass is PL_E_USAGE and lists the available
+ * ones. */
 pl_status pl_jit_fault_parse(const char *text, pl_jit_fault *out, pl_err *err);
 bool pl_jit_fault_hits(const pl_jit_fault *fault, const pl_node *node);
 bool pl_jit_fault_is_compile_error(const pl_jit_fault *fault);
-/* Does what the kind says to the outputs of a node; data[i] may be replaced. */
+/* Applies the fault to the outputs of a node; data[i] may be replaced. */
 pl_status pl_jit_fault_apply(const pl_jit_fault *fault, const pl_node *node, pl_datum **data,
                              size_t n_data, pl_err *err);
 /* Names of the kinds, for documentation and tests; NULL past the end. */

@@ -1,9 +1,9 @@
 /* Primitives to steps.
  *
- * Primitives come in the order of the nodes. Each joins the step of what it reads last, when that
- * is a loop over the same indices; else it opens a step of its own. What a step reads thus always
- * comes from steps before it. A map that one reader sees through a view is folded into that reader:
- * it never gets a loop of its own. */
+ * Primitives are visited in the order of the nodes. Each joins the latest step that it reads from,
+ * if that is a loop over the same indices; otherwise it starts a new step. So a step only reads
+ * from earlier steps. A map whose only reader uses it through a view is folded into that reader and
+ * never gets a loop of its own. */
 #include <string.h>
 
 #include "backends/jit/jit_call.h"
@@ -20,7 +20,7 @@ static void mark_live(jit_plan *plan, int at) {
     p->live = true;
 }
 
-/* From the end: a primitive is live when it is a root or a live one reads it. */
+/* In reverse order: a primitive is live if it is a root or a live primitive reads it. */
 static void find_live(jit_plan *plan) {
     const pl_graph *graph = plan->model->graph;
     for (size_t i = 0; i < graph->n_outputs; i++) {
@@ -38,7 +38,7 @@ static void find_live(jit_plan *plan) {
     }
 }
 
-/* fuse=off: values that nothing reads are made all the same, so that they can be seen. */
+/* fuse=off: values without readers are computed anyway, so that they can be recorded. */
 static void keep_values(jit_plan *plan) {
     const pl_graph *graph = plan->model->graph;
     for (size_t i = 0; i < graph->n_values; i++) {
@@ -54,7 +54,7 @@ static bool repeats(const jit_prim *from, const jit_ref *ref) {
     return n > from->n;
 }
 
-/* From the end: a place that is read for a place that is folded in goes with it. */
+/* In reverse order, so that an index computation read only by a folded-in one is folded in, too. */
 static void fold_in(jit_plan *plan) {
     for (size_t i = plan->n_prims; i-- > 0;) {
         const jit_prim *p = &plan->prims[i];
@@ -70,7 +70,8 @@ static void fold_in(jit_plan *plan) {
             const bool plain = p->kind != JIT_CONCAT && from->rank == ref->rank &&
                                memcmp(from->dims, ref->dims, sizeof(from->dims)) == 0 &&
                                jit_index_equal(&ref->at, &same, ref->dims);
-            /* Places are cheap, and what does not vary along a row is computed once for it. */
+            /* Index computations are cheap, and those that do not vary along a row are computed
+             * once per row. */
             const bool place = from->dtype == PL_I64;
             const int depth = p->folded_in ? p->depth + 1 : 1;
             if (depth > FOLD_DEPTH_MAX) continue;
@@ -105,7 +106,7 @@ static void note_step(void *ctx, int prim) {
 
 /* ---- joining a loop ---- */
 
-/* Every read of a member of the loop must be of the same index. */
+/* Every read of a primitive in the loop must use the same index. */
 static bool reads_fit(const jit_plan *plan, const jit_prim *reader, const pl_emit_index *place,
                       bool row, int step, const jit_loop *loop) {
     for (int k = 0; k < reader->n_args; k++) {
@@ -117,7 +118,7 @@ static bool reads_fit(const jit_plan *plan, const jit_prim *reader, const pl_emi
             continue;
         }
         if (from->step != step) continue;
-        if (reader->kind == JIT_LOAD && k == 0) return false; /* must be whole before */
+        if (reader->kind == JIT_LOAD && k == 0) return false; /* needs the whole tensor first */
         if (ref->flat || (row && !from->row)) return false;
         if (!jit_index_equal(&at, &from->place, loop->dims)) return false;
     }
@@ -179,8 +180,8 @@ static bool join_reduce(const jit_plan *plan, jit_prim *p, jit_loop *loop, int s
     return true;
 }
 
-/* What follows a kernel runs along its columns, which may be several dims: every operand must walk
- * through them as through one. */
+/* An epilogue runs along the columns of a kernel, which may be several dims: every operand must be
+ * able to treat them as one. */
 static bool columns_merge(const jit_plan *plan, const jit_prim *p, const pl_emit_index *place,
                           const jit_loop *loop, int step) {
     for (int k = 0; k < p->n_args; k++) {
@@ -244,7 +245,7 @@ static pl_status open_loop(jit_plan *plan, jit_prim *p, pl_err *err) {
     return PL_OK;
 }
 
-/* A loop that follows a call, empty at first. */
+/* An empty loop after a call, for its epilogue. */
 static pl_status open_after(jit_plan *plan, int step, pl_err *err) {
     jit_step *s = &plan->steps[step];
     jit_prim *call = &plan->prims[s->prim];
@@ -264,7 +265,7 @@ static pl_status open_after(jit_plan *plan, int step, pl_err *err) {
     return PL_OK;
 }
 
-/* Folded-in ones that are computed within each other, this one included. */
+/* Depth of nested folded-in primitives, including this one. */
 static int height_of(const jit_plan *plan, const jit_prim *p) {
     int height = 1;
     for (int k = 0; k < p->n_args; k++) {
@@ -274,9 +275,9 @@ static int height_of(const jit_plan *plan, const jit_prim *p) {
     return height;
 }
 
-/* A cheap map with one reader that no loop has room for is computed where it is read: in a loop of
- * its own it would be stored, and its reader might have to follow it rather than its other operand.
- */
+/* A cheap map with a single reader that fits no loop is computed by its reader. In a loop of its
+ * own it would be stored, and its reader might have to join that loop instead of the one of its
+ * other operand. */
 static bool can_wait(const jit_program *program, const jit_plan *plan, const jit_prim *p, int at) {
     if (height_of(plan, p) > FOLD_DEPTH_MAX) return false;
     if (!jit_pass_on(program, JIT_PASS_INLINE) || !program->options->fuse || p->kind != JIT_MAP ||
@@ -348,7 +349,7 @@ pl_status jit_fuse(jit_program *p, jit_plan *plan, pl_err *err) {
     for (size_t i = 0; i < plan->n_prims; i++) {
         if (plan->prims[i].live) PL_TRY(place_prim(p, plan, (int)i, err));
     }
-    for (size_t s = 0; s < plan->n_steps; s++) /* nothing followed after all */
+    for (size_t s = 0; s < plan->n_steps; s++) /* removes empty epilogues */
         if (plan->steps[s].loop != NULL && plan->steps[s].loop->n_prims == 0) {
             plan->steps[s].loop = NULL;
         }

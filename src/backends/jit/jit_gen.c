@@ -1,8 +1,8 @@
-/* A loop as instructions.
+/* Translates a loop to instructions.
  *
- * A row of the loop runs in stages: what needs a reduction's result comes in a stage after it. A
- * value that a later stage needs again is kept in a small array when it is dear, and computed again
- * when it is cheap. Dims that all accesses walk through alike are merged. */
+ * A row of the loop runs in stages: users of a reduction's result are in a later stage. A value
+ * that a later stage needs again is kept in a small array if it is expensive, and recomputed if it
+ * is cheap. Adjacent dims are merged where all accesses allow it. */
 #include "backends/jit/jit_gen.h"
 
 #include <string.h>
@@ -117,7 +117,7 @@ static bool access_varies(const gen *g, int access) {
 static int find_instr(const gen *g, int prim, const pl_emit_index *place, int stage) {
     for (size_t i = 0; i < g->n_instrs; i++) {
         const gen_instr *in = &g->instrs[i];
-        /* One for each row serves the stages after it; at the end of the row is too late. */
+        /* A value computed once per row can be used in later stages, but not in earlier ones. */
         if (in->prim != prim || (in->varies ? in->stage != stage : in->stage > stage)) continue;
         if (jit_index_equal(&in->place, place, g->dims)) return (int)i;
     }
@@ -146,7 +146,7 @@ static int load(gen *g, int prim, bool flat, const pl_emit_index *at, int stage)
     return add_instr(g, &in);
 }
 
-/* Concat: the piece lies within one argument. */
+/* Concat: finds the argument that contains the piece. */
 static int piece_of(gen *g, const jit_prim *p, const pl_emit_index *at, int stage) {
     int64_t begin = 0;
     for (int k = 0; k < p->n_args; k++) {
@@ -163,7 +163,7 @@ static int piece_of(gen *g, const jit_prim *p, const pl_emit_index *at, int stag
     return 0;
 }
 
-/* The position varies, the base does not: its address is that of the first element. */
+/* The position varies, the base does not: use the address of its first element. */
 static int pick(gen *g, int prim, const pl_emit_index *at, int stage) {
     const jit_ref *base = &g->plan->prims[prim].args[0], *where = &g->plan->prims[prim].args[1];
     static const int64_t nowhere[JIT_RANK];
@@ -216,7 +216,7 @@ static int value_of(gen *g, int prim, bool flat, const pl_emit_index *at, int st
     return compute(g, prim, at, stage);
 }
 
-/* ---- what is kept ---- */
+/* ---- kept values ---- */
 
 static bool is_dear(const jit_prim *p) {
     return p->kind == JIT_MAP && (strstr(p->expr, "px_") != NULL || strchr(p->expr, '/') != NULL);
@@ -319,7 +319,7 @@ static pl_status merge(gen *g, pl_err *err) {
     return PL_OK;
 }
 
-/* What does not move along the inner dims is computed once for each row. */
+/* Values that do not vary along the inner dims are computed once per row. */
 static void find_varying(gen *g) {
     for (size_t i = 0; i < g->n_instrs; i++) {
         gen_instr *in = &g->instrs[i];

@@ -1,4 +1,4 @@
-/* Inside jit: a loop as instructions, before it is printed. */
+/* Private to jit: a loop as instructions, before it is printed. */
 #ifndef PL_JIT_GEN_H
 #define PL_JIT_GEN_H
 
@@ -13,7 +13,7 @@ typedef enum gen_kind {
     GEN_LOAD,
     GEN_NUMBER,
     GEN_EXPR,
-    GEN_PICK, /* args[0]: where, from access on */
+    GEN_PICK, /* args[0]: the position, relative to access */
     GEN_STASH,
     GEN_SCALAR
 } gen_kind;
@@ -22,16 +22,16 @@ typedef struct gen_instr {
     gen_kind kind;
     int prim;
     int access;       /* LOAD, PICK */
-    const char *expr; /* EXPR: its primitive's, or what jit_algebra made of it */
+    const char *expr; /* EXPR: of its primitive, or from jit_algebra */
     int args[PL_EMIT_ARGS_MAX], n_args;
-    int stage;   /* of the loop that computes it */
-    bool varies; /* along the inner dims */
-    bool gone;   /* into another, by jit_algebra */
+    int stage;   /* stage that computes it */
+    bool varies; /* varies along the inner dims */
+    bool gone;   /* merged into another by jit_algebra */
     pl_emit_index place;
 } gen_instr;
 
 typedef enum gen_act_kind { GEN_STORE, GEN_KEEP, GEN_FOLD } gen_act_kind;
-typedef struct gen_act { /* what is done with a value */
+typedef struct gen_act { /* an action on a value */
     gen_act_kind kind;
     int instr, prim, access, stage;
     bool row; /* once for each row, at its end */
@@ -42,7 +42,7 @@ typedef struct gen {
     const jit_loop *loop;
     int step;
     int64_t dims[JIT_RANK]; /* of this piece */
-    int64_t low;            /* where it begins on the axis that is cut */
+    int64_t low;            /* start on the axis that is split */
     int n_stages;
     gen_instr *instrs;
     size_t n_instrs, instrs_capacity;
@@ -58,12 +58,12 @@ typedef struct gen {
     int64_t (*outer_c)[JIT_RANK], (*inner_c)[JIT_RANK]; /* by access */
 } gen;
 
-/* Fills everything; gen_release either way. */
+/* Fills everything; call gen_release even on failure. */
 pl_status jit_gen(gen *g, const jit_plan *plan, int step, int64_t low, int64_t high, pl_err *err);
 void jit_gen_release(gen *g);
-/* Borders of the pieces of a loop along the axis that Concat cuts; at least one piece. */
+/* Borders of the pieces of a loop along the axis that Concat splits; at least one piece. */
 size_t jit_gen_pieces(const jit_plan *plan, const jit_loop *loop, int64_t *borders, size_t max);
-/* Stages of the loop's primitives; returns how many loops there are in a row. */
+/* Sets the stages of the loop's primitives; returns the number of loops per row. */
 int jit_gen_stages(jit_plan *plan, int step);
 
 #endif

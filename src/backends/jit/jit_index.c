@@ -78,7 +78,7 @@ bool jit_reshape_strides(int rank, const int64_t *dims, const int64_t *strides, 
     int n = 0;
     for (int d = 0; d < rank; d++) {
         if (dims[d] == 1) continue;
-        if (n > 0 && from_strides[n - 1] == strides[d] * dims[d]) { /* one run of elements */
+        if (n > 0 && from_strides[n - 1] == strides[d] * dims[d]) { /* contiguous: merge */
             from_dims[n - 1] *= dims[d];
             from_strides[n - 1] = strides[d];
         } else {

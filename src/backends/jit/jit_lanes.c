@@ -1,9 +1,9 @@
 /* A stage of a row on vectors of 16 floats (AVX-512) or 8 (AVX2), written out.
  *
- * gcc's vectoriser spends two instructions on a clamp and has no vscalefps: softmax and silu take a
- * quarter longer in its hands. What is not all f32 in steps of one is left to it (jit_emit.c).
- * Sums run in four vectors of lanes, whose order the text fixes; the end of a row is masked, so
- * that an element's bits do not depend on its place. */
+ * gcc's vectoriser needs two instructions for a clamp and does not use vscalefps: softmax and silu
+ * take a quarter longer. Stages that are not all f32 with unit stride are left to it (jit_emit.c).
+ * Sums use four vectors in a fixed order; the end of a row is masked, so that the bits of an
+ * element do not depend on its position. */
 #include <ctype.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 
 enum { SUMS = 4, MIN_ROW = 8 };
 
-/* ---- what can be written so ---- */
+/* ---- what can be vectorised ---- */
 
-/* Numbers, arguments, + - * / and functions that jit_maths.c has for lanes. */
+/* True for numbers, arguments, + - * / and functions that jit_maths.c has for vectors. */
 static bool expr_serves(const gen *g, const gen_instr *in) {
     const jit_prim *prim = &g->plan->prims[in->prim];
     bool moves = false;
@@ -33,7 +33,7 @@ static bool expr_serves(const gen *g, const gen_instr *in) {
             n = 2;
             if (what != 'T' && (what < '0' || what >= '0' + prim->n_args)) return false;
             if (what == 'T' && strncmp(at + n, ")$", 2) == 0)
-                return false; /* a vector is no float */
+                return false; /* a vector is not a float */
             moves = moves || (what != 'T' && g->instrs[in->args[what - '0']].varies);
         } else if (strchr("+-*/(), ", *at) == NULL) {
             return false;
@@ -89,8 +89,7 @@ static const lane_fold folds[] = {
     [PL_FOLD_PEAK] = { "px_low_f32", "max" },
 };
 
-/* How a body is written: `copies` vectors a round, or one of which the mask k takes `some` lanes.
- */
+/* How a body is written: `copies` vectors per round, or one with mask k for `some` lanes. */
 typedef struct body {
     int stage, copies;
     bool some;
@@ -176,8 +175,8 @@ static void put_body(printer *p, const body *b) {
 
 /* ---- a row ---- */
 
-/* Vectors side by side. A long chain of operations waits for itself most of the time: the processor
- * sees two or three vectors ahead, and eight are there for it to overlap. Sums need four. */
+/* Vectors per round. A long chain of operations mostly waits for its own results; the processor
+ * looks only two or three vectors ahead, so eight give it enough to overlap. Sums need four. */
 static int copies_of(const printer *p, int stage) {
     const gen *g = p->g;
     int dear = 0;
@@ -236,8 +235,8 @@ static void put_loop(printer *p, const body *b) {
     pl_buf_puts(p->out, "        }\n");
 }
 
-/* Several vectors a round, then one, then what is left: of these, the ones that can be needed. A
- * range that is cut is cut at multiples of all (GRAIN_ELEMENTS). */
+/* Several vectors per round, then one, then the rest: only the forms that can occur. Ranges are
+ * split at multiples of all (GRAIN_ELEMENTS). */
 static void put_innermost(printer *p, int stage) {
     const int64_t n = p->symbolic || p->follows ? -1 : p->g->inner[p->g->n_inner - 1];
     const body several = { stage, copies_of(p, stage), false }, one = { stage, 1, false },

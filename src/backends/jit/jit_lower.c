@@ -1,4 +1,4 @@
-/* Nodes to primitives: emission rules call the builder below. */
+/* Lowers nodes to primitives: emission rules call the builder below. */
 #include <string.h>
 
 #include "backends/jit/jit_call.h"
@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "ops/eval.h"
 
-/* What a rule's context points to. */
+/* Context of a rule. */
 typedef struct lowering {
     jit_program *program;
     jit_plan *plan;
@@ -34,7 +34,7 @@ static int add_ref(jit_plan *plan, const jit_ref *ref) {
     return (int)plan->n_refs++;
 }
 
-/* NULL: out of memory, or more elements than can be counted (then the node is a break). */
+/* NULL: out of memory, or the number of elements overflows (then the node is a break). */
 static jit_prim *add_prim(jit_plan *plan, jit_kind kind, pl_dtype dtype, int rank,
                           const int64_t *dims) {
     int64_t n = 8;
@@ -208,7 +208,7 @@ static pl_ref build_tensor(pl_emit *c, pl_tensor *take) {
     return ref_of_prim(plan, p);
 }
 
-/* A constant in another type is another constant. */
+/* Converting a constant gives another constant. */
 static pl_ref build_convert(pl_emit *c, pl_ref x, pl_dtype dtype) {
     jit_plan *plan = plan_of(c);
     jit_ref ref = plan->refs[x];
@@ -245,7 +245,7 @@ static pl_ref build_kernel(pl_emit *c, const pl_emit_kernel *kernel, int n, cons
     return ref_of_prim(plan, p);
 }
 
-/* A copy in memory, in the reference's own order. */
+/* A copy in memory, in the order of the reference. */
 static pl_ref copy_of(jit_plan *plan, pl_ref x) {
     const jit_ref *ref = &plan->refs[x];
     const jit_prim *base = &plan->prims[ref->prim];
@@ -262,7 +262,7 @@ int jit_whole(jit_plan *plan, int ref) {
     return ref;
 }
 
-/* Old dims that are each a product of neighbouring new ones: still a map of indices. */
+/* If each old dim is a product of adjacent new ones, the reshape is still a map of indices. */
 static bool refine(const jit_ref *ref, int rank, const int64_t *dims, pl_emit_index *at) {
     int d = 0;
     memset(at, 0, sizeof(*at));
@@ -508,11 +508,12 @@ static pl_status gather(jit_plan *plan, const pl_node *node, operands *o, const 
         const pl_datum *d = plan->constants[value->id];
         if (d != NULL && d->kind == PL_TYPE_TENSOR) o->tensor[i] = d->tensor;
         if (o->tensor[i] != NULL && o->tensor[i]->rank > JIT_RANK) {
-            *why = "more than 8 dims"; /* rules have room for no more */
+            *why = "more than 8 dims"; /* limit of emission rules */
             return PL_OK;
         }
         if (plan->value_ref[value->id] < 0 && o->tensor[i] != NULL) {
-            /* Empty, or of another type: its numbers may serve, its elements cannot be read. */
+            /* Empty, or of an unsupported type: rules may use its numbers, but emitted code cannot
+             * read it. */
             PL_TRY(type_of_tensor(plan, o->tensor[i], &o->in[i], err));
             continue;
         }
@@ -536,7 +537,7 @@ static pl_status gather(jit_plan *plan, const pl_node *node, operands *o, const 
     return PL_OK;
 }
 
-/* A rule must give every wanted output, in the shape that the shape rule says. */
+/* A rule must set every wanted output, with the shape of the shape rule. */
 static bool outputs_fit(const jit_plan *plan, const pl_node *node, const operands *o) {
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == NULL) continue;
@@ -551,7 +552,8 @@ static bool outputs_fit(const jit_plan *plan, const pl_node *node, const operand
     return true;
 }
 
-/* Shape, Size: the kernel looks at the types of its inputs only, so that any address serves. */
+/* Shape, Size: the kernel only looks at the types of its inputs, so the data pointer can be
+ * anything. */
 static bool fold_types(lowering *l, const pl_node *node, const operands *o, pl_err *err) {
     static const char nowhere[16];
     pl_arena *scratch = l->program->scratch;
@@ -579,7 +581,7 @@ static bool fold_types(lowering *l, const pl_node *node, const operands *o, pl_e
     return ok;
 }
 
-/* Rules ask only of optional outputs whether they are wanted. */
+/* Rules check only optional outputs for being wanted. */
 static bool has_required_outputs(const pl_node *node) {
     for (uint32_t i = 0; node->def->out[i].name != NULL; i++) {
         if ((node->def->out[i].flags & PL_PORT_OPTIONAL) != 0) continue;
@@ -588,7 +590,7 @@ static bool has_required_outputs(const pl_node *node) {
     return true;
 }
 
-/* The rule of the node's operator; *why is set when it becomes a break. */
+/* Applies the rule of the node's operator; sets *why when the node becomes a break. */
 static pl_status lower_node(lowering *l, const pl_node *node, const char **why, pl_err *err) {
     jit_plan *plan = l->plan;
     operands o = { 0 };
@@ -624,7 +626,7 @@ static pl_status lower_node(lowering *l, const pl_node *node, const char **why, 
     if (st == PL_OK && outputs_fit(plan, node, &o)) return PL_OK;
     for (uint32_t i = 0; i < node->n_out; i++)
         if (node->out[i] != NULL) plan->value_ref[node->out[i]->id] = -1;
-    for (size_t i = n_prims; i < plan->n_prims; i++) /* what it began is dropped */
+    for (size_t i = n_prims; i < plan->n_prims; i++) /* drop what it has started */
         plan->prims[i].forced = false;
     *why = c.reason != NULL ? c.reason : "no emission rule";
     return PL_OK;
@@ -685,12 +687,12 @@ static pl_status lower_break(lowering *l, const pl_node *node, const char *why, 
         if (node->out[i] == NULL) continue;
         PL_TRY(add_source(plan, JIT_EXTERN, node->out[i], node->out[i]->type, err));
         const int r = plan->value_ref[node->out[i]->id];
-        if (r >= 0) plan->prims[plan->refs[r].prim].axis = self; /* whose output it is */
+        if (r >= 0) plan->prims[plan->refs[r].prim].axis = self; /* the break that computes it */
     }
     return PL_OK;
 }
 
-/* fuse=off: every value lies in memory by itself. */
+/* fuse=off: every value is stored in memory. */
 static pl_status force_outputs(jit_plan *plan, const pl_node *node, pl_err *err) {
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == NULL) continue;

@@ -18,10 +18,11 @@ static const char *const of_float[] = {
     "PX float px_eq_f32(float a, float b, float x, float y) { return a == b ? x : y; }\n",
     "PX float px_sign_f32(float a, float b) { return __builtin_copysignf(a, b); }\n",
     "PX float px_relu_f32(float x) { return px_max_f32(x, 0); }\n",
-    /* A NaN of x stays. */
+    /* NaN in x is kept. */
     "PX float px_least_f32(float low, float x) { return x < low ? low : x; }\n",
     "PX float px_most_f32(float high, float x) { return high < x ? high : x; }\n",
-    /* n is whole, or NaN, which has no integer: its bits, once it stands at the end of them. */
+    /* n is an integer, or NaN, which cannot be converted: so reads the low bits of the sum
+     * instead. */
     "PX float px_scale_f32(float x, float n) {\n",
     "    const int32_t i = (int32_t)(px_u(n + 0x1.8p23f) - 0x4b400000u), half = i >> 1;\n",
     "    return x * px_f((uint32_t)(half + 127) << 23) * px_f((uint32_t)(i - half + 127) << 23);\n",
@@ -86,7 +87,7 @@ static const char *const of_sixteen[] = {
 static const char *const of_lanes[] = {
     "#define PV_EACH(n) _Pragma(\"GCC unroll 8\") for (int u = 0; u < n; u++)\n",
     "#define pv_nan(a) pv_cmp(a, a, 3)\n",
-    /* one number of all lanes, in a fixed order */
+    /* reduces all lanes to one number, in a fixed order */
     "#define PV_ALL(name, op) \\\n",
     "    PX float pv_##name##_all(pv a) { \\\n",
     "        PV_HALVE(op, a) \\\n",
@@ -118,7 +119,7 @@ static const char *const of_lanes[] = {
     /* -0 becomes 0. */
     "#define px_relu_v(x) (px_ramp_v(x) + 0.0f)\n",
     "#define px_ramp_v(x) pv_max(PV(0.0f), PV(x))\n",
-    /* A number that is neither zero nor NaN: one instruction. */
+    /* A constant that is neither zero nor NaN: one instruction. */
     "#define PV_PLAIN(b) (__builtin_constant_p(b) && ((b) < 0 || (b) > 0))\n",
     "PX pv pv_larger_1(pv a, float b) { return PV_PLAIN(b) ? pv_max(PV(b), a) : pv_larger(a, PV(b)); }\n",
     "PX pv pv_smaller_1(pv a, float b) { return PV_PLAIN(b) ? pv_min(PV(b), a) : pv_smaller(a, PV(b)); }\n",
@@ -149,13 +150,13 @@ static const char *const of_both[] = {
     NULL,
 };
 
-/* 2^n. magic = 1.5 * 2^23 + bias: the sum has n + bias in its low bits, which are 2^n at once. */
+/* 2^n. magic = 1.5 * 2^23 + bias: the low bits of the sum are n + bias, which shifted are 2^n. */
 static const char *const exp_of_float[] = {
     "PX float px_exp_magic(float x, float magic) {\n",
     "    const float z = px_fma_f32(x, 0x1.715476p0f, magic);\n",
     "    return (px_exp_poly_f32(px_exp_rest_f32(x, z - magic)) + 1.0f) * px_f(px_u(z) << 23);\n",
     "}\n",
-    /* Two factors, 2^(n/2) and the rest, so that both ends round once. */
+    /* Two factors, 2^(n/2) and the rest, so that overflow and underflow round once. */
     "PX float px_exp_f32(float x) {\n",
     "    const float t = px_most_f32(89.0f, px_least_f32(-104.0f, x)), z = px_fma_f32(t, 0x1.715476p0f, 0x1.8p23f);\n",
     "    const float p = px_exp_poly_f32(px_exp_rest_f32(t, z - 0x1.8p23f)) + 1.0f;\n",
@@ -190,21 +191,23 @@ static const char *const exp_of_sixteen[] = {
     "}\n",
     "PX pv px_exp_v(pv x) { return px_exp_mid_v(px_most_v(89.0f, px_least_v(-104.0f, x))); }\n",
     "PX pv px_exp_down_v(pv x) { return px_exp_mid_v(px_least_v(-104.0f, x)); }\n",
-    /* 2^-64 e^-x for x in [-130, 40]: z's bits are added to the exponent, which is cheaper than vscalefps. */
+    /* 2^-64 e^-x for x in [-130, 40]: adds the bits of z to the exponent, which is cheaper than
+     * vscalefps. */
     "PX pv pv_exp_far(pv x) {\n",
     "    const pvi i = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };\n",
     "    const pv z = px_fma_v(x, -0x1.715476p0f, 0x1.8p19f), n = z - 0x1.8p19f;\n",
     "    const pv p = (pv)((pvi)pv_lookup((pv)((pvi)pv_sixteenths() - (i << 19) - (64 << 23)), (pvi)z) + ((pvi)z << 19));\n",
     "    return px_fma_v(p, pv_exp_less_one(n, -x), p);\n",
     "}\n",
-    /* 1 / (1 + e^-x), both sides of the fraction times 2^-64: no overflow before the quotient is 0. */
+    /* 1 / (1 + e^-x), numerator and denominator times 2^-64, so that nothing overflows before the
+     * quotient is 0. */
     "PX pv px_sigmoid_v(pv x) { return 0x1p-64f / (pv_exp_far(px_most_v(40.0f, px_least_v(-105.0f, x))) + 0x1p-64f); }\n",
     "PX pv px_one_exp_less_v(pv x) {\n",
     "    return px_fma_v(pv_exp_far(px_most_v(40.0f, px_least_v(-100.0f, x))), 0x1p64f, 1.0f);\n",
     "}\n",
     "#define px_one_exp_v(x) px_one_exp_less_v(-(x))\n",
-    /* a / sqrt(f): 14 bits and a step of Newton's. pv_halved keeps 0 and makes a finite number of infinity, so that what is
-     * added to y is no NaN where y is 0 or infinite. */
+    /* a / sqrt(f): 14 bits and one Newton step. pv_halved keeps 0 and makes infinity finite, so
+     * that the correction is not NaN where y is 0 or infinite. */
     "PX pv pv_over_root(pv a, pv f) {\n",
     "    const pv y = pv_rsqrt(f), h = pv_halved(y), e = px_fma_v(-(px_most_v(0x1.fffffep127f, f) * h), h, 0.25f);\n",
     "    return a * px_fma_v(y + y, e, y);\n",
@@ -239,8 +242,8 @@ static const char *const more_of_both[] = {
     "    r = px_lt_$S(x, 0.0f, __builtin_nanf(\"\"), r);\n",
     "    return px_eq_$S(x, 0.0f, -__builtin_inff(), r);\n",
     "}\n",
-    /* With e = e^2|x| - 1: no branch for small ones, and one division. What one product in the reduction leaves, 2.8e-9 of
-     * 2|x| in e + 1, is 2.8e-9 in the quotient. */
+    /* With e = e^2|x| - 1: no branch for small x, and one division. The reduction with one product
+     * leaves an error of 2.8e-9 of 2|x| in e + 1, which is 2.8e-9 in the quotient. */
     "PX $T px_tanh_$S($T x) {\n",
     "    const $T c = px_most_$S(10.0f, px_abs_$S(x)), d = c + c, z = px_fma_$S(d, 0x1.715476p0f, 12583039.0f);\n",
     "    const $T t = px_f_$S(px_u_$S(z) << 23), r = px_fma_$S(z - 12583039.0f, -0x1.62e43p-1f, d);\n",
@@ -360,7 +363,7 @@ void jit_put_maths(pl_buf *out, int lanes) {
     put_lines(out, more_of_both, kind);
 }
 
-/* Functions that exist for lanes, by what stands before $S. */
+/* Functions available for vectors, by the part of the name before $S. */
 bool jit_maths_has(const char *name, size_t n) {
     static const char *const names[] = {
         "abs",  "ceil",    "elu",  "erf",       "exp",      "exp_down", "floor",

@@ -1,5 +1,5 @@
-/* A plan: a copy of the model whose types are those of one set of inputs, constants folded, and the
- * steps that run it. */
+/* A plan: a copy of the model with the types of one set of inputs, constants folded, and the steps
+ * that run it. */
 #include <dlfcn.h>
 
 #include "backends/jit/jit_int.h"
@@ -59,8 +59,8 @@ bool jit_plan_fits(const jit_plan *plan, pl_datum *const *in) {
     return true;
 }
 
-/* What the file declares of values inside is forgotten: exporters do declare nonsense, and memory
- * is laid out by these types. Only what the rules derive from the inputs counts. */
+/* Ignores declared types of inner values: exporters do declare wrong ones, and memory is laid out
+ * by these types. Only types that rules derive from the inputs count. */
 static pl_status set_types(jit_plan *plan, pl_datum *const *in, pl_err *err) {
     pl_graph *graph = plan->model->graph;
     for (size_t i = 0; i < graph->n_values; i++)
@@ -117,7 +117,8 @@ static bool can_fold(const jit_plan *plan, const pl_node *node) {
     return node->n_out > 0;
 }
 
-/* True when the node became constants. One that fails is left to the run, which will tell. */
+/* True when the node was folded to constants. A node that fails is left to the run, which reports
+ * it. */
 bool jit_fold(jit_program *p, jit_plan *plan, const pl_node *node) {
     pl_datum **in = pl_arena_array(p->scratch, node->n_in, sizeof(*in));
     pl_datum **out = pl_arena_array(p->scratch, node->n_out, sizeof(*out));
@@ -167,7 +168,7 @@ static pl_status capture_body(void *ctx, pl_graph *body, pl_err *err) {
     return PL_OK;
 }
 
-/* A node with bodies runs as a model of its own on the interpreter, which knows how. */
+/* A node with bodies runs as a separate model in the interpreter. */
 static void break_release(void *object) {
     jit_break *b = object;
     if (b->state != NULL && b->state_free != NULL) b->state_free(b->state);
@@ -195,7 +196,7 @@ static pl_status make_part(jit_program *p, jit_plan *plan, jit_break *b, pl_err 
     if (n_to == 0) goto done;
     PL_TRY_GOTO(done, st, pl_model_cut(plan->model, c.names, c.n, to, n_to, &b->part, err));
     for (size_t i = 0; i < b->part->graph->n_inputs; i++)
-        b->part->graph->inputs[i]->type = NULL; /* whatever comes */
+        b->part->graph->inputs[i]->type = NULL; /* any type is allowed */
     const pl_interp_options options = {
         .pool = p->pool, .seed = p->seed, .kernels = p->options->kernels, .any_shape = true
     };
@@ -239,7 +240,7 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
         goto done;
     }
     PL_TRY_GOTO(done, st, set_types(plan, in, err));
-    /* A model that inference refuses runs all the same, node by node, and the run tells why. */
+    /* A model that inference rejects still runs node by node, and the run reports why. */
     if (pl_model_infer(plan->model, NULL, NULL) == PL_E_MEMORY) {
         st = pl_fail_memory(err, 1);
         goto done;
@@ -259,7 +260,7 @@ pl_status jit_plan_new(jit_program *p, pl_datum *const *in, jit_plan **out, pl_e
     start = jit_now_ms();
     st = jit_build(p, plan, err);
     if (st != PL_OK) {
-        (void)jit_explain(p, plan, NULL); /* useful when it did not compile */
+        (void)jit_explain(p, plan, NULL); /* useful when compiling failed */
         goto done;
     }
     jit_phase_note(plan, "build", start);

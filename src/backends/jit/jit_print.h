@@ -1,4 +1,4 @@
-/* Inside jit: what the two writers of loops, jit_emit.c and jit_lanes.c, have in common. */
+/* Private to jit: shared by the two writers of loops, jit_emit.c and jit_lanes.c. */
 #ifndef PL_JIT_PRINT_H
 #define PL_JIT_PRINT_H
 
@@ -11,8 +11,8 @@ typedef struct printer {
     bool algebra;
     pl_buf *out;
     const gen *g;
-    bool chunked; /* one long row: the range is of its elements */
-    bool follows; /* a kernel: the range of columns is given */
+    bool chunked; /* one long row: the range counts its elements */
+    bool follows; /* an epilogue: the range of columns is an argument */
     bool failed;
 } printer;
 
@@ -28,7 +28,7 @@ bool jit_watches_nan(const jit_prim *p);
 bool jit_lanes_serve(const printer *p, int stage);
 void jit_put_lanes(printer *p, int stage);
 
-/* jit_algebra.c: several operations of a stage that lanes serve as one */
+/* jit_algebra.c: merges operations of a vectorised stage */
 pl_status jit_algebra(gen *g, int stage, pl_err *err);
 
 /* jit_maths.c */

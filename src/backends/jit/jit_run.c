@@ -1,4 +1,4 @@
-/* Running a plan: steps in order; every value that a step leaves in memory is shown to the hook. */
+/* Runs a plan: steps in order; every value that a step leaves in memory is passed to the hook. */
 #include <string.h>
 
 #include "backends/jit/jit_int.h"
@@ -35,8 +35,8 @@ static pl_status take_inputs(jit_plan *plan, pl_datum *const *in, pl_err *err) {
 
 /* ---- values ---- */
 
-/* A tensor over memory of the plan, seen as a value's shape; copied, since the memory is used
- * again. */
+/* A tensor with the shape of a value from memory of the plan; copied, since the memory is
+ * reused. */
 static pl_status datum_of_memory(const jit_plan *plan, const pl_value *value, int prim,
                                  pl_datum **out, pl_err *err) {
     const jit_prim *p = &plan->prims[prim];
@@ -51,7 +51,7 @@ static pl_status datum_of_memory(const jit_plan *plan, const pl_value *value, in
     return pl_datum_of_tensor_take(t, out, err);
 }
 
-/* A new reference to a value's data; NULL when it was not made. */
+/* A new reference to the data of a value; NULL when it was not computed. */
 static pl_status datum_of(const jit_plan *plan, const pl_value *value, pl_datum **out,
                           pl_err *err) {
     const int ref = plan->value_ref[value->id];
@@ -66,7 +66,7 @@ static pl_status datum_of(const jit_plan *plan, const pl_value *value, pl_datum 
     return PL_OK;
 }
 
-/* Something in memory, with the values of the model that it stands for. */
+/* Passes a tensor to the hook under all names of values that it holds. */
 static pl_status show(jit_program *p, const char *const *names, size_t n_names, pl_datum *datum,
                       pl_err *err) {
     const plumb_run_args *args = p->args;
@@ -150,7 +150,7 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
     return st;
 }
 
-/* Later steps were laid out for the type that the shape rule promised. */
+/* Later steps rely on the type that the shape rule inferred. */
 static pl_status check_promise(const jit_plan *plan, const pl_value *value, const pl_datum *d,
                                pl_err *err) {
     const int ref = plan->value_ref[value->id];
@@ -203,7 +203,7 @@ static void clear_slots(jit_plan *plan) {
     }
 }
 
-/* Inputs, and tensors that leave the run or go to breaks. */
+/* Sets the addresses of inputs and of tensors that are outputs or go to breaks. */
 static pl_status bind_buffers(jit_plan *plan, pl_err *err) {
     for (size_t i = 0; i < plan->n_slots; i++) {
         const jit_prim *p = &plan->prims[plan->slot_prim[i]];
@@ -211,7 +211,7 @@ static pl_status bind_buffers(jit_plan *plan, pl_err *err) {
         if (!p->heap || p->kind == JIT_INPUT || p->kind == JIT_CONST || p->kind == JIT_EXTERN) {
             continue;
         }
-        /* From the last run; its caller has released it. */
+        /* Reuse the tensor of the last run if the caller has released it. */
         const pl_datum *last = plan->heap[i];
         if (last != NULL && __atomic_load_n(&last->refs, __ATOMIC_ACQUIRE) == 1 &&
             pl_tensor_is_sole(last->tensor)) {
@@ -237,13 +237,13 @@ static void part_range(void *ctx, int64_t begin, int64_t end) {
     j->part->fn(j->plan->buffers, j->plan->params, begin, end);
 }
 
-/* Blocks for each thread. More make neighbours of two threads' memory: lines wander between their
- * caches from run to run, and the processor's prefetching begins anew (relu on 16 MB, 2 threads:
- * 0.39 ms in blocks of 64 KB, 0.20 so). */
+/* Blocks per thread. With more, memory of two threads is adjacent: cache lines move between their
+ * caches from run to run, and prefetching restarts (relu on 16 MB, 2 threads: 0.39 ms in blocks of
+ * 64 KB, 0.20 like this). */
 enum { BLOCKS = 8 };
 
-/* A multiple of the grain, so that ends lie where emitted loops expect them; every element is
- * computed by itself or with its row, so that its bits do not depend on the cut. */
+/* A multiple of the grain, because emitted loops expect ends there. Every element is computed alone
+ * or with its row, so its bits do not depend on the split. */
 static int64_t block_of(const jit_program *p, const jit_part *part) {
     const int64_t blocks = BLOCKS * (int64_t)pl_pool_threads(p->pool);
     const int64_t grains = part->n / part->grain / blocks;
@@ -300,7 +300,8 @@ static pl_status run_steps(jit_program *p, jit_plan *plan, pl_err *err) {
     return PL_OK;
 }
 
-/* A value that is another's memory (Identity, Reshape of a break's output or of an input). */
+/* A value that shares the memory of another (Identity, or Reshape of a break's output or an
+ * input). */
 static pl_status output_of(const jit_plan *plan, const pl_value *value, pl_datum **out,
                            pl_err *err) {
     const int ref = plan->value_ref[value->id];
@@ -313,7 +314,7 @@ pl_status jit_plan_run(jit_program *p, jit_plan *plan, const plumb_run_args *arg
     const pl_graph *graph = plan->model->graph;
     pl_status st = PL_OK;
     p->args = args;
-    plan->failed_prim = 0; /* of a run that ended before it was asked */
+    plan->failed_prim = 0; /* left from a run that ended early */
     if (args->hook != NULL) {
         *args->record = (plumb_record_info){ .n_values = p->n_values + p->n_hidden,
                                              .n_hidden = p->n_hidden,

@@ -1,8 +1,8 @@
-/* What lies in memory and where, when values die, and after which step they can be shown.
+/* Memory layout, lifetimes of values, and after which step they can be recorded.
  *
- * A primitive has memory when a later step reads it, or when it must (outputs, operands of
- * kernels). Outputs and what breaks read are tensors of their own; all the rest shares one block,
- * in which buffers whose lives do not meet may lie on the same bytes. */
+ * A primitive has memory if a later step reads it, or if it must have (outputs, operands of
+ * kernels). Outputs and inputs of breaks are separate tensors; everything else is in one block,
+ * where buffers with disjoint lifetimes may overlap. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static void find_memory(jit_plan *plan) {
     }
 }
 
-/* The result of a call that only its loop reads is overwritten in place by what the loop stores. */
+/* If only its epilogue reads the result of a call, the epilogue overwrites it in place. */
 static void find_overwritten(jit_plan *plan) {
     for (size_t s = 0; s < plan->n_steps; s++) {
         const jit_step *step = &plan->steps[s];
@@ -187,7 +187,7 @@ static pl_status find_last_steps(deaths *d, pl_err *err) {
         const jit_prim *p = &plan->prims[i];
         if (p->kind != JIT_EXTERN || !p->live) continue;
         if (p->last_use > d->last[p->value->id]) d->last[p->value->id] = p->last_use;
-        if (p->leaves) d->last[p->value->id] = (int)plan->n_steps; /* an output looks at it */
+        if (p->leaves) d->last[p->value->id] = (int)plan->n_steps; /* kept for an output */
     }
     return PL_OK;
 }
@@ -220,14 +220,15 @@ static pl_status find_deaths(jit_plan *plan, pl_err *err) {
 
 /* ---- what can be shown ---- */
 
-/* The step after which a value lies in memory whole and in order; -1: from the start; -2: never. */
+/* The step after which a value is complete and in order in memory; -1: from the start; -2:
+ * never. */
 static int shown_after(const jit_plan *plan, const pl_value *value) {
     const int ref = plan->value_ref[value->id];
     if (value->producer == NULL) return -2;
     if (plan->constants[value->id] != NULL) return -1;
     if (ref < 0 || !jit_ref_is_whole(plan, &plan->refs[ref])) return -2;
     const jit_prim *p = &plan->prims[plan->refs[ref].prim];
-    if (!p->in_memory || p->overwritten || p->value == value) return -2; /* breaks show their own */
+    if (!p->in_memory || p->overwritten || p->value == value) return -2; /* shown by its break */
     return p->step;
 }
 
@@ -239,8 +240,8 @@ static void *grow(pl_arena *arena, void *list, size_t n, size_t size) {
     return more;
 }
 
-/* What lies in the same memory with the same shape (an Identity, a Reshape to what it is already)
- * is one thing under several names. */
+/* Finds a value with the same memory and shape (Identity, or a Reshape to the same shape): one
+ * tensor under several names. */
 static jit_shown *find_same(const jit_plan *plan, jit_shown *list, size_t n, const jit_ref *ref) {
     for (size_t i = n; ref != NULL && i > 0; i--) {
         jit_shown *s = &list[i - 1];

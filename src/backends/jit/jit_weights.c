@@ -1,6 +1,6 @@
-/* Weights packed ahead of the first run. Small ones, and constants that are read as they are, lie
- * side by side in large pages: in small pages the weights of a model want more entries than the TLB
- * has, and every run would miss them all. What has 2 MB or more has large pages of its own. */
+/* Packs weights before the first run. Small ones, and constants that are read unpacked, are put
+ * together in large pages: with small pages the weights of a model need more TLB entries than there
+ * are, and every run would miss. Weights of 2 MB or more have large pages of their own. */
 #include <string.h>
 
 #include "backends/jit/jit_int.h"
@@ -10,8 +10,8 @@ enum { ALIGN = 64, SMALL_BYTES = 2 << 20 };
 
 typedef struct weights {
     jit_plan *plan;
-    bool *read;     /* by primitive: a constant that runs read as it is */
-    size_t *packed; /* by primitive: bytes of a call's packed operand that are moved */
+    bool *read;     /* by primitive: a constant that is read unpacked */
+    size_t *packed; /* by primitive: bytes of a call's packed operand that can be moved */
 } weights;
 
 static void note_read(void *ctx, int at) {

@@ -9,8 +9,15 @@
 #include "backends/ort/ort_int.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/nearest.h"
 
-enum { LOG_ERRORS = 3, ALL_OPTIMISATIONS = 99, DISABLE_SINCE = 18, FOLDER_SINCE = 22 };
+enum {
+    LOG_ERRORS = 3,
+    ALL_OPTIMISATIONS = 99,
+    DISABLE_SINCE = 18,
+    FOLDER_SINCE = 22,
+    PASSES_KNOWN_UNTIL = 30
+};
 
 static pl_status add_providers(const pl_ort *ort, void *options, pl_err *err);
 
@@ -75,6 +82,32 @@ static pl_status open_device(pl_ort *ort, const char *wish, pl_err *err) {
     return st;
 }
 
+static const char *pass_at(const void *ctx, size_t i) {
+    (void)ctx;
+    return pl_ort_passes[i];
+}
+
+/* The library ignores names that it does not know. Those of versions to come are let through. */
+static pl_status check_passes(const pl_ort *ort, pl_err *err) {
+    if (ort->disable == NULL || ort->env.api.minor > PASSES_KNOWN_UNTIL) return PL_OK;
+    for (const char *at = ort->disable; *at != '\0';) {
+        const size_t n = strcspn(at, ";");
+        bool known = n == 0;
+        for (size_t i = 0; !known && pl_ort_passes[i] != NULL; i++)
+            known = strlen(pl_ort_passes[i]) == n && strncmp(pl_ort_passes[i], at, n) == 0;
+        if (!known) {
+            pl_buf hint = PL_BUF_INIT;
+            pl_nearest_put(&hint, at, n, pass_at, NULL);
+            const pl_status st = pl_fail(err, PL_E_USAGE, "ort has no pass '%.*s'%s",
+                                         (int)(n > 100 ? 100 : n), at, pl_buf_str(&hint));
+            pl_buf_release(&hint);
+            return st;
+        }
+        at += n + (at[n] == ';');
+    }
+    return PL_OK;
+}
+
 /* What an old library would ignore in silence. */
 static pl_status check_options(const pl_ort *ort, pl_err *err) {
     const pl_ort_api *api = &ort->env.api;
@@ -87,7 +120,7 @@ static pl_status check_options(const pl_ort *ort, pl_err *err) {
                        "ort %s cannot disable optimisers by name (requires 1.18 or later)",
                        api->version);
     }
-    return PL_OK;
+    return check_passes(ort, err);
 }
 
 static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size_t n, void **self,

@@ -90,8 +90,8 @@ pl_status pl_ort_api_open(const char *lib, pl_ort_api *api, pl_err *err) {
     }
     return pl_fail(err, PL_E_NOT_FOUND,
                    "ONNX Runtime not found: no PLUMB_ORT_LIB, no .cache/" PINNED
-                   ", no libonnxruntime.so in the library path; `tools/setup test` downloads it, "
-                   "ort:lib=FILE gives its path");
+                   ", no libonnxruntime.so in the library path; install it (in a clone of plumb: "
+                   "tools/setup test), then set PLUMB_ORT_LIB or use ort:lib=FILE");
 }
 
 void pl_ort_api_close(pl_ort_api *api) {

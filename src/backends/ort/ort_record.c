@@ -32,7 +32,7 @@ enum {
 
 const char *const pl_ort_record_modes[] = { "optimized", "groups", NULL };
 
-/* ---- what there is to see ---- */
+/* ---- recordable values ---- */
 
 static size_t count_bodies(const pl_graph *graph);
 

@@ -1,8 +1,8 @@
 /* The search for the smallest set of nodes to raise.
  *
- * Nodes are ranked by what low precision does to them and what that does to the outputs. Then the
- * shortest prefix of that list with which the outputs meet their limit is found by bisection, its
- * last node is kept, and so on with what is before it; a last round leaves out one node at a time.
+ * Nodes are ranked by the loss from low precision and its effect on the outputs. Bisection finds
+ * the shortest prefix of that list with which the outputs meet their limit; its last node is
+ * needed, and the search repeats on the nodes before it. A last round tries to leave out each node.
  * Each query is one run of the model on the backend under test. */
 #include "flows/analyze/advise.h"
 
@@ -23,7 +23,7 @@
 #include "passes/quant_pairs.h"
 
 enum { MAX_QUERIES = 256, MAX_EFFECTS = 16, MAX_ROWS = 64 };
-/* A result that loses more bits than this to one rounding is reported. */
+/* Results that lose more than this factor from one rounding of the inputs are reported. */
 static const double CONDITION = 32;
 
 typedef struct search {
@@ -33,11 +33,11 @@ typedef struct search {
     pl_arena *arena;
     pl_accuracy accuracy;
     pl_datum ***target; /* by sample, by output: fp64 */
-    size_t *ranked;     /* units that can be raised, the worst first */
+    size_t *ranked;     /* units that can be raised, worst first */
     size_t n_ranked;
-    bool *raise;       /* by index in base: of the candidate */
+    bool *raise;       /* by index in base: the current candidate */
     double error;      /* of the last run: worst output */
-    char trouble[300]; /* why the last run did not meet it; "" */
+    char trouble[300]; /* why the last run failed the limit; "" */
     bool spent;        /* out of queries */
 } search;
 
@@ -274,7 +274,7 @@ static int by_loss(const pl_unit *x, const pl_unit *y) {
     return 0;
 }
 
-static void sort_units(search *s) { /* stable: the model's order decides between equals */
+static void sort_units(search *s) { /* stable: ties keep the model's order */
     for (size_t i = 1; i < s->n_ranked; i++) {
         const size_t unit = s->ranked[i];
         size_t k = i;
@@ -298,7 +298,7 @@ static pl_status rank(search *s, bool effects, pl_err *err) {
     }
     if (st == PL_OK) return PL_OK;
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
-    /* An operator that fp64 cannot run: the order is a guess then, the answers are not. */
+    /* fp64 cannot run an operator: the order is then a guess, but the results are not. */
     return pl_analysis_note(&s->x.of[0], err, "advice: stopped the survey early: %s",
                             trouble.message);
 }
@@ -312,7 +312,7 @@ static pl_status ask_first(search *s, const bool *decided, size_t n_first, bool 
     return ask(s, ok, err);
 }
 
-/* decided[i] of ranked[i]; all of them meet the limit at first, none of them does not. */
+/* decided[i] is about ranked[i]. Raising all meets the limit, raising none does not. */
 static pl_status find_set(search *s, bool *decided, pl_err *err) {
     size_t open = s->n_ranked;
     bool ok = false;
@@ -341,7 +341,7 @@ static pl_status find_set(search *s, bool *decided, pl_err *err) {
     return PL_OK;
 }
 
-/* Drops nodes that turn out not to be needed; *minimal is true when all the rest are. */
+/* Drops nodes that are not needed; *minimal is true when all others are. */
 static pl_status leave_out(search *s, bool *decided, bool *minimal, pl_err *err) {
     *minimal = true;
     for (size_t i = s->n_ranked; i-- > 0;) {
@@ -428,7 +428,7 @@ static pl_status fill_row(search *s, size_t unit, bool raise, pl_err *err) {
 static pl_status fill_rows(search *s, const bool *decided, pl_err *err) {
     s->advice->rows = pl_arena_array(s->arena, s->n_ranked + 1, sizeof(pl_advice_row));
     if (s->advice->rows == NULL) return pl_fail_memory(err, s->n_ranked);
-    for (int first = 1; first >= 0; first--) /* what is raised, then what else was found */
+    for (int first = 1; first >= 0; first--) /* raised nodes first, then other findings */
         for (size_t i = 0; i < s->n_ranked; i++)
             if (decided[i] == (first != 0)) PL_TRY(fill_row(s, s->ranked[i], decided[i], err));
     return PL_OK;

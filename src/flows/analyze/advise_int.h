@@ -1,4 +1,4 @@
-/* Inside src/flows: precision advice at work. advise.c searches, advise_survey.c measures. */
+/* Private to src/flows: precision advice. advise.c searches, advise_survey.c measures. */
 #ifndef PL_ADVISE_INT_H
 #define PL_ADVISE_INT_H
 
@@ -9,13 +9,13 @@ typedef struct pl_unit { /* a node of `base` that can be raised */
     bool can;
     int64_t n, n_over, n_under, n_nonzero; /* of the worst sample */
     double largest, condition, local, effect;
-    size_t sample; /* where `local` is largest */
+    size_t sample; /* the sample with the largest `local` */
 } pl_unit;
 
 typedef struct pl_advising {
     pl_analysis *of; /* one for each sample */
     size_t n_samples;
-    pl_model *base;  /* whose nodes are raised: the model, or what it was before autocast */
+    pl_model *base;  /* model whose nodes are raised: the model, or the one before autocast */
     pl_model *low;   /* the model under test */
     pl_node **twins; /* by index in `base`: the same node in `low` */
     bool amp, pairs; /* `low` is `base` under autocast; it rounds to codes (QDQ) */
@@ -25,10 +25,10 @@ typedef struct pl_advising {
     pl_pool *pool;
 } pl_advising;
 
-/* Runs every sample in fp64 node by node, beside it each node that can be raised at the precision
- * of the model on fp64's values, and notes in the units what that loses. */
+/* Runs every sample in fp64 node by node. For each node that can be raised, also runs it at the
+ * precision of the model on the fp64 values, and notes the loss in the units. */
 pl_status pl_advise_survey(pl_advising *x, pl_err *err);
-/* For each of these units: the effect on the outputs of this node alone at the precision of the
+/* For each of these units: the effect on the outputs when only this node is at the precision of the
  * model. */
 pl_status pl_advise_effects(pl_advising *x, const size_t *units, size_t n, pl_err *err);
 

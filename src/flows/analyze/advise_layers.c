@@ -3,9 +3,13 @@
  *
  * Two orders are tried: greedily by what a layer gains on top of those that are kept already, and
  * by its share of the error (where two layers round the same numbers, keeping one of them gains
- * nothing: only the share shows them). The shorter beginning that meets the limit is taken, layers
- * are left out one at a time, then exchanged as long as that helps. Every answer is a run of that
- * model. Samples that were held back decide nothing but the last word. */
+ * nothing: only the share shows them). The shorter beginning that meets the limit is taken, and
+ * layers are left out one at a time. Then all sets of that size are tried where they are few, else
+ * layers are exchanged as long as that helps. Every answer is a run of that model. Samples that
+ * were held back decide nothing but the last word.
+ *
+ * Top-1 agreement of some hundred rows is a count, and the luck of one row decides between sets: it
+ * says whether a set is good enough, and the divergence of the probabilities which one is best. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,11 +21,15 @@
 #include "flows/convert.h"
 #include "session/advice.h"
 
-enum { MAX_RUNS = 400, EXCHANGE_MAX = 12 };
+enum { MAX_RUNS = 500, EXCHANGE_MAX = 24, ALL_SETS_MAX = 260 };
 static const double TOP1_GOAL = 0.99; /* of the rows */
 static const double MOST_OF_IT =
     0.9; /* of what all layers in float give, when that is too little */
-static const double TOP1_WEIGHT = 0.02; /* what an error of 1 counts beside agreement of all rows */
+
+typedef struct answer { /* of a set that was asked about */
+    bool *keep;
+    pl_mixed_score score;
+} answer;
 
 typedef struct search {
     pl_mixed *m;
@@ -29,11 +37,14 @@ typedef struct search {
     pl_advice *advice;
     pl_analysis *x;
     bool top1;
-    double goal; /* of the merit; NAN = the limit decides */
+    double goal; /* goal for the merit; NAN = the limit decides */
     double limit;
-    size_t *order; /* layers by share, the largest first */
+    size_t *order; /* layers by share, largest first */
     bool *keep, *best, *work;
+    pl_mixed_score given;            /* the model as it is */
     pl_mixed_score none, all, score; /* nothing kept, all kept, `best` */
+    answer *answers;
+    size_t n_answers;
 } search;
 
 /* ---- judging ---- */
@@ -41,7 +52,7 @@ typedef struct search {
 /* Larger is better. */
 static double merit(const search *s, const pl_mixed_score *c, int part) {
     if (!c->ran || isnan(c->error[part])) return -(double)INFINITY;
-    if (s->top1) return c->top1[part] - TOP1_WEIGHT * fmin(c->error[part], 1);
+    if (s->top1) return isnan(c->apart[part]) ? -(double)INFINITY : -c->apart[part];
     const pl_metric *metric = s->m->metric;
     if (metric == NULL) return -c->error[part];
     return metric->direction == PL_HIGHER_IS_BETTER ? c->metric[part] : -c->metric[part];
@@ -58,10 +69,22 @@ static bool is_better(const search *s, const pl_mixed_score *a, const pl_mixed_s
 }
 
 static pl_status ask(search *s, const bool *keep, pl_mixed_score *out, pl_err *err) {
+    const size_t n = s->m->n_layers;
+    for (size_t i = 0; i < s->n_answers; i++) {
+        if (memcmp(s->answers[i].keep, keep, n * sizeof(bool)) != 0) continue;
+        *out = s->answers[i].score;
+        return PL_OK;
+    }
     s->advice->n_queries++;
     PL_TRY(
         pl_progress_step(&s->x->progress, "advice: runs", (int64_t)s->advice->n_queries, 0, err));
-    return pl_mixed_try(s->m, keep, out, err);
+    PL_TRY(pl_mixed_try(s->m, keep, out, err));
+    if (s->n_answers == MAX_RUNS) return PL_OK;
+    bool *copy = pl_arena_array(s->x->arena, n + 1, sizeof(bool));
+    if (copy == NULL) return pl_fail_memory(err, n);
+    memcpy(copy, keep, n * sizeof(bool));
+    s->answers[s->n_answers++] = (answer){ copy, *out };
+    return PL_OK;
 }
 
 static bool is_spent(const search *s) {
@@ -75,7 +98,7 @@ static size_t count(const search *s, const bool *keep) {
     return n;
 }
 
-/* The smaller set, or the better of two that are as large. */
+/* Keeps the smaller set, or the better of two of equal size. */
 static void offer(search *s, const bool *keep, const pl_mixed_score *score, bool *any) {
     const size_t n = count(s, keep), known = count(s, s->best);
     if (*any && (n > known || (n == known && !is_better(s, score, &s->score)))) return;
@@ -86,7 +109,7 @@ static void offer(search *s, const bool *keep, const pl_mixed_score *score, bool
 
 /* ---- two orders ---- */
 
-/* The shortest beginning of the order by share that meets the goal. */
+/* The shortest prefix, in the order by share, that meets the goal. */
 static pl_status by_share(search *s, bool *any, pl_err *err) {
     pl_mixed_score c;
     memset(s->work, 0, s->m->n_layers * sizeof(bool));
@@ -104,16 +127,13 @@ static double gain_of(const search *s, size_t layer) {
     const pl_quantisation *q = s->x->session->quant;
     for (size_t i = 0; i < q->n_rows; i++) {
         if (strcmp(q->rows[i].value, s->m->layers[layer].own->name) != 0) continue;
-        const double gain = s->top1
-                                ? q->rows[i].top1_gain + TOP1_WEIGHT * (q->error - q->rows[i].kept)
-                                : q->rows[i].gain;
-        return isnan(gain) ? -(double)INFINITY : gain;
+        return isnan(q->rows[i].gain) ? -(double)INFINITY : q->rows[i].gain;
     }
     return -(double)INFINITY;
 }
 
-/* Lazily: what a layer gained before is about the most that it can gain now, so the first one that
- * still leads when it is measured again is taken. */
+/* Lazy greedy: the earlier gain of a layer is about the most it can gain now, so take the first
+ * layer that is still best after measuring it again. */
 static pl_status greedily(search *s, bool *any, pl_err *err) {
     const size_t n = s->m->n_layers;
     double *gain = pl_calloc(n + 1, sizeof(double));
@@ -125,8 +145,11 @@ static pl_status greedily(search *s, bool *any, pl_err *err) {
         st = pl_fail_memory(err, n);
         goto done;
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         gain[i] = gain_of(s, i);
+        /* The table has gains of something else: all are asked first. */
+        if (isfinite(gain[i]) && (s->top1 || s->m->unsigned_weights)) gain[i] = (double)INFINITY;
+    }
     for (size_t taken = 0; taken < n && !is_spent(s);) {
         size_t top = SIZE_MAX;
         for (size_t i = 0; i < n; i++)
@@ -160,7 +183,7 @@ done:
 static pl_status leave_out(search *s, bool *minimal, pl_err *err) {
     pl_mixed_score c;
     *minimal = true;
-    for (size_t i = s->m->n_layers; i-- > 0;) { /* what costs least first */
+    for (size_t i = s->m->n_layers; i-- > 0;) { /* cheapest first */
         const size_t layer = s->order[i];
         if (!s->best[layer]) continue;
         if (is_spent(s)) {
@@ -177,9 +200,18 @@ static pl_status leave_out(search *s, bool *minimal, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status offer_work(search *s, bool *better, pl_err *err) {
+    pl_mixed_score c;
+    PL_TRY(ask(s, s->work, &c, err));
+    *better = is_met(s, &c) && is_better(s, &c, &s->score);
+    if (!*better) return PL_OK;
+    memcpy(s->best, s->work, s->m->n_layers * sizeof(bool));
+    s->score = c;
+    return PL_OK;
+}
+
 /* One out, one in: the rows at the top of the table, and those that gain most. */
 static pl_status exchange(search *s, pl_err *err) {
-    pl_mixed_score c;
     bool again = true;
     for (int round = 0; again && round < 3; round++) {
         again = false;
@@ -187,21 +219,58 @@ static pl_status exchange(search *s, pl_err *err) {
             size_t tried = 0;
             for (size_t i = 0; i < s->m->n_layers && tried < EXCHANGE_MAX; i++) {
                 const size_t in = s->order[i];
+                bool better = false;
                 if (!s->best[out] || is_spent(s)) break;
                 if (s->best[in]) continue;
                 tried++;
                 memcpy(s->work, s->best, s->m->n_layers * sizeof(bool));
                 s->work[out] = false;
                 s->work[in] = true;
-                PL_TRY(ask(s, s->work, &c, err));
-                if (!is_met(s, &c) || !is_better(s, &c, &s->score)) continue;
-                memcpy(s->best, s->work, s->m->n_layers * sizeof(bool));
-                s->score = c;
-                again = true;
+                PL_TRY(offer_work(s, &better, err));
+                again = again || better;
             }
         }
     }
     return PL_OK;
+}
+
+/* How many sets of k there are of n; at most ALL_SETS_MAX + 1. */
+static size_t count_sets(size_t n, size_t k) {
+    size_t sets = 1;
+    for (size_t i = 0; i < k && sets <= ALL_SETS_MAX; i++)
+        sets = sets * (n - i) / (i + 1);
+    return sets <= ALL_SETS_MAX ? sets : ALL_SETS_MAX + 1;
+}
+
+/* Every set of k layers: at[] are its places in the order, the last one moves first. */
+static pl_status try_all(search *s, size_t k, pl_err *err) {
+    const size_t n = s->m->n_layers;
+    size_t at[ALL_SETS_MAX];
+    bool better = false;
+    if (k == 0 || k > n || n > ALL_SETS_MAX) return PL_OK;
+    for (size_t i = 0; i < k; i++)
+        at[i] = i;
+    while (!is_spent(s)) {
+        memset(s->work, 0, n * sizeof(bool));
+        for (size_t i = 0; i < k; i++)
+            s->work[s->order[at[i]]] = true;
+        PL_TRY(offer_work(s, &better, err));
+        size_t moved = k;
+        while (moved > 0 && at[moved - 1] == n - k + moved - 1)
+            moved--;
+        if (moved == 0) return PL_OK;
+        at[moved - 1]++;
+        for (size_t i = moved; i < k; i++)
+            at[i] = at[i - 1] + 1;
+    }
+    return PL_OK;
+}
+
+static pl_status improve(search *s, pl_err *err) {
+    const size_t k = count(s, s->best), n = s->m->n_layers;
+    const bool few = count_sets(n, k) <= ALL_SETS_MAX;
+    PL_TRY(few ? try_all(s, k, err) : PL_OK);
+    return exchange(s, err); /* nothing is asked twice */
 }
 
 /* ---- the result ---- */
@@ -222,6 +291,55 @@ static pl_status say(search *s, const char *text, pl_err *err) {
     return text == NULL ? pl_fail_memory(err, 1) : PL_OK;
 }
 
+static const char *figures_held(const search *s) {
+    if (s->m->n_held == 0)
+        return "; nothing was held back: give 4 samples or a batch of 8 to have it checked";
+    return pl_arena_printf(s->x->arena, "; on %lld %s held back: %s instead of %s",
+                           (long long)s->m->n_held, s->m->by_rows ? "rows" : "samples",
+                           figures(s, &s->score, PL_PART_HELD),
+                           figures(s, &s->given, PL_PART_HELD));
+}
+
+static const char *changes(const search *s) {
+    const char *weights = s->m->made ? "" : ", with the weights of the float model";
+    const char *avoided = s->m->unsigned_weights ? "unsigned weights (uint8, the same numbers), "
+                                                   "which avoid the saturated products"
+                                                 : "";
+    if (s->advice->n_raised == 0) return avoided;
+    return pl_arena_printf(s->x->arena, "%s%skeep %zu of %zu layers in float%s", avoided,
+                           *avoided == '\0' ? "" : "; and ", s->advice->n_raised, s->m->n_layers,
+                           weights);
+}
+
+static pl_status propose(search *s, pl_err *err) {
+    pl_advice *a = s->advice;
+    a->n_raised = count(s, s->best);
+    a->unsigned_weights = s->m->unsigned_weights;
+    a->met = is_met(s, &s->score);
+    a->after = s->score.error[PL_PART_SEARCH];
+    a->held_after = s->score.error[PL_PART_HELD];
+    a->top1_after = s->score.top1[PL_PART_SEARCH];
+    const char *held = figures_held(s), *what = changes(s);
+    if (held == NULL || what == NULL) return pl_fail_memory(err, 1);
+    return say(s,
+               pl_arena_printf(
+                   s->x->arena,
+                   "%s: the outputs are then off by %s instead of %s%s%s (%s; %zu runs)", what,
+                   figures(s, &s->score, PL_PART_SEARCH), figures(s, &s->given, PL_PART_SEARCH),
+                   held, a->one_minimal ? "; no layer of them can be left out" : "", a->limit,
+                   a->n_queries),
+               err);
+}
+
+/* Better than the model as it is, also on what was held back. */
+static bool is_worth_it(const search *s, const pl_mixed_score *c) {
+    const int held = PL_PART_HELD;
+    if (!is_better(s, c, &s->given)) return false;
+    if (s->m->n_held == 0) return true;
+    if (s->top1 && c->top1[held] < s->given.top1[held]) return false;
+    return merit(s, c, held) > merit(s, &s->given, held);
+}
+
 static pl_status refuse(search *s, const char *why, pl_err *err) {
     memset(s->best, 0, s->m->n_layers * sizeof(bool));
     s->advice->met = false;
@@ -230,39 +348,6 @@ static pl_status refuse(search *s, const char *why, pl_err *err) {
                pl_arena_printf(s->x->arena, "no mixed-precision model is proposed: %s (%zu runs)",
                                why, s->advice->n_queries),
                err);
-}
-
-static pl_status propose(search *s, pl_err *err) {
-    pl_advice *a = s->advice;
-    const bool weights = !s->m->made;
-    const char *held = "";
-    a->n_raised = count(s, s->best);
-    a->met = true;
-    a->after = s->score.error[PL_PART_SEARCH];
-    a->held_after = s->score.error[PL_PART_HELD];
-    a->top1_after = s->score.top1[PL_PART_SEARCH];
-    if (s->m->n_held > 0) {
-        held = pl_arena_printf(s->x->arena, "; on %lld %s held back: %s instead of %s",
-                               (long long)s->m->n_held, s->m->by_rows ? "rows" : "samples",
-                               figures(s, &s->score, PL_PART_HELD),
-                               figures(s, &s->none, PL_PART_HELD));
-    } else {
-        held = "; nothing was held back: give 4 samples or a batch of 8 to have it checked";
-    }
-    return say(
-        s,
-        held == NULL
-            ? NULL
-            : pl_arena_printf(s->x->arena,
-                              "keep %zu of %zu layers in float%s: the outputs are then off by %s "
-                              "instead of %s%s%s (%s; %zu runs)",
-                              a->n_raised, s->m->n_layers,
-                              weights ? ", with the weights of the float model" : "",
-                              figures(s, &s->score, PL_PART_SEARCH),
-                              figures(s, &s->none, PL_PART_SEARCH), held,
-                              a->one_minimal ? "; no layer of them can be left out" : "", a->limit,
-                              a->n_queries),
-        err);
 }
 
 static pl_status fill_rows(search *s, pl_err *err) {
@@ -288,8 +373,8 @@ static pl_status fill_rows(search *s, pl_err *err) {
     return PL_OK;
 }
 
-/* The candidates may have run on another backend; the one under test has the last word, on the file
- * where there is one. */
+/* The candidates may have run on another backend; the final check is on the one under test, with
+ * the written file if there is one. */
 static pl_status verify(search *s, pl_err *err) {
     const char *path = s->options->out;
     const plumb_convert_options options = { .size = sizeof(options) };
@@ -346,26 +431,58 @@ static pl_status search_init(search *s, pl_err *err) {
 }
 
 static pl_status look_at_ends(search *s, pl_err *err) {
+    const bool other = s->m->unsigned_weights;
     PL_TRY(ask(s, s->keep, &s->none, err));
+    s->given = s->none;
+    s->m->unsigned_weights = false;
+    if (other) PL_TRY(pl_mixed_try(s->m, s->keep, &s->given, err));
+    s->m->unsigned_weights = other;
     for (size_t i = 0; i < s->m->n_layers; i++)
         s->keep[i] = true;
     PL_TRY(ask(s, s->keep, &s->all, err));
-    s->advice->before = s->advice->after = s->none.error[PL_PART_SEARCH];
-    s->advice->held_before = s->none.error[PL_PART_HELD];
-    s->advice->top1_before = s->none.top1[PL_PART_SEARCH];
+    s->advice->before = s->advice->after = s->given.error[PL_PART_SEARCH];
+    s->advice->held_before = s->given.error[PL_PART_HELD];
+    s->advice->top1_before = s->given.top1[PL_PART_SEARCH];
+    return PL_OK;
+}
+
+/* The fewest layers, then the best of so many; *why there is nothing to propose, or NULL. */
+static pl_status find_layers(search *s, const char **why, pl_err *err) {
+    bool any = false;
+    *why = NULL;
+    if (!s->all.ran) *why = s->all.why;
+    if (s->all.ran && !is_better(s, &s->all, &s->none))
+        *why = "with every layer in float the outputs are no better";
+    if (*why != NULL) return PL_OK;
+    if (!is_met(s, &s->all))
+        s->goal =
+            merit(s, &s->none, PL_PART_SEARCH) +
+            MOST_OF_IT * (merit(s, &s->all, PL_PART_SEARCH) - merit(s, &s->none, PL_PART_SEARCH));
+    PL_TRY(by_share(s, &any, err));
+    PL_TRY(greedily(s, &any, err));
+    if (!any) *why = "no set of layers that was tried is good enough";
+    if (!any) return PL_OK;
+    PL_TRY(leave_out(s, &s->advice->one_minimal, err));
+    PL_TRY(improve(s, err));
+    if (!is_better(s, &s->score, &s->given))
+        *why = "none of those that were tried is better than the quantised model";
+    else if (!is_worth_it(s, &s->score))
+        *why = "the best one is no better than the quantised model on what was held back";
     return PL_OK;
 }
 
 static pl_status decide(search *s, pl_err *err) {
-    bool any = false;
+    const char *why = NULL;
     PL_TRY(look_at_ends(s, err));
-    if (!s->none.ran) return refuse(s, s->none.why, err);
+    if (!s->given.ran || !s->none.ran)
+        return refuse(s, s->given.ran ? s->none.why : s->given.why, err);
     if (s->top1 && isnan(s->none.top1[PL_PART_SEARCH]))
         return pl_fail(
             err, PL_E_USAGE,
             "option 'advise-metric' top1: the first float output has no classes (it needs at "
             "least two dimensions)");
-    if (is_met(s, &s->none)) {
+    const bool enough = is_met(s, &s->none);
+    if (enough && !s->m->unsigned_weights) {
         s->advice->met = s->advice->one_minimal = true;
         return say(s,
                    pl_arena_printf(s->x->arena,
@@ -374,23 +491,13 @@ static pl_status decide(search *s, pl_err *err) {
                                    figures(s, &s->none, PL_PART_SEARCH), s->advice->limit),
                    err);
     }
-    if (!s->all.ran) return refuse(s, s->all.why, err);
-    if (!is_better(s, &s->all, &s->none))
-        return refuse(s, "with every layer in float the outputs are no better", err);
-    if (!is_met(s, &s->all))
-        s->goal =
-            merit(s, &s->none, PL_PART_SEARCH) +
-            MOST_OF_IT * (merit(s, &s->all, PL_PART_SEARCH) - merit(s, &s->none, PL_PART_SEARCH));
-    PL_TRY(by_share(s, &any, err));
-    PL_TRY(greedily(s, &any, err));
-    if (!any) return refuse(s, "no set of layers that was tried is good enough", err);
-    PL_TRY(leave_out(s, &s->advice->one_minimal, err));
-    PL_TRY(exchange(s, err));
-    if (!is_better(s, &s->score, &s->none))
-        return refuse(s, "none of those that were tried is better than the quantised model", err);
-    if (s->m->n_held > 0 && !(merit(s, &s->score, PL_PART_HELD) > merit(s, &s->none, PL_PART_HELD)))
-        return refuse(s, "the best one is no better than the quantised model on what was held back",
-                      err);
+    if (!enough) PL_TRY(find_layers(s, &why, err));
+    if (enough || why != NULL) { /* no layers: unsigned weights alone may be worth it */
+        memset(s->best, 0, s->m->n_layers * sizeof(bool));
+        s->score = s->none;
+        if (why == NULL) why = "unsigned weights are no better on what was held back";
+        if (!s->m->unsigned_weights || !is_worth_it(s, &s->none)) return refuse(s, why, err);
+    }
     PL_TRY(propose(s, err));
     return verify(s, err);
 }
@@ -403,7 +510,8 @@ pl_status pl_advise_layers(pl_mixed *m, const pl_advise_options *options, pl_err
     if (s.advice == NULL) return pl_fail_memory(err, 1);
     pl_advice_init(s.advice);
     s.x->session->advice = s.advice;
-    pl_status st = search_init(&s, err);
+    s.answers = pl_calloc(MAX_RUNS, sizeof(answer));
+    pl_status st = s.answers == NULL ? pl_fail_memory(err, MAX_RUNS) : search_init(&s, err);
     if (st == PL_OK) st = decide(&s, err);
     if (st == PL_OK) st = fill_rows(&s, err);
     if (st == PL_OK) st = pl_analysis_timed(s.x, "advice", err);
@@ -411,5 +519,6 @@ pl_status pl_advise_layers(pl_mixed *m, const pl_advise_options *options, pl_err
     pl_free(s.keep);
     pl_free(s.best);
     pl_free(s.work);
+    pl_free(s.answers);
     return st;
 }

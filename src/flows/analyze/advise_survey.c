@@ -1,5 +1,5 @@
-/* What low precision does to each node by itself: fp64 from the inputs, and beside it the node at
- * the model's own precision on the same values. */
+/* What low precision does to each node alone: fp64 from the inputs, and the node at the model's own
+ * precision on the same values. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct survey {
     pl_advising *x;
     const pl_analysis *sample;
     size_t number;                  /* of the sample */
-    size_t special;                 /* only this unit + 1 is lowered; 0 = measure all */
+    size_t special;                 /* only unit special - 1 is lowered; 0 = measure all */
     pl_replay *gold, *low, *bounds; /* of base, low, base */
 } survey;
 
@@ -24,7 +24,8 @@ static bool is_constant(const pl_value *value) {
     return value->producer == NULL && value->init != NULL && !value->is_input;
 }
 
-/* Every reader of the codes turns them back: then the value before them stands for the pair. */
+/* Does every reader of the codes dequantise them? Then the value before them represents the
+ * pair. */
 static bool is_pair(const pl_advising *x, const pl_node *quantize) {
     const pl_graph *graph = x->base->graph;
     const pl_value *codes = quantize->out[0];
@@ -45,7 +46,7 @@ static bool is_pair(const pl_advising *x, const pl_node *quantize) {
 
 /* ---- one node at low precision ---- */
 
-/* Gold's inputs of `from` as inputs of `to`, in its types. */
+/* Gold's inputs of `from` as inputs of `to`, converted to its types. */
 static pl_status put_inputs(survey *s, const pl_node *from, const pl_node *to, pl_err *err) {
     for (uint32_t k = 0; k < to->n_in; k++) {
         const pl_value *value = to->in[k];
@@ -68,7 +69,7 @@ static pl_status run_low(survey *s, const pl_node *node, pl_err *err) {
     return pl_replay_node(s->low, twin, err);
 }
 
-/* The value that a pair stands for goes through its codes and back. */
+/* Quantises and dequantises the value of a pair. */
 static pl_status run_pair(survey *s, const pl_node *last, pl_err *err) {
     const pl_node *first = last->in[0]->producer;
     pl_datum *lowered = pl_datum_ref(pl_replay_get(s->gold, first->out[0]));
@@ -102,7 +103,7 @@ typedef struct counts {
     double largest;
 } counts;
 
-/* Elements of gold `g` that the rounded ones `r` lose; `r` may be of another type. */
+/* Counts elements of gold `g` that the rounded ones `r` lose; `r` may have another type. */
 static pl_status count_lost(const pl_tensor *g, const pl_tensor *r, counts *c, pl_err *err) {
     pl_tensor *gold = NULL, *rounded = NULL;
     double x[BLOCK], y[BLOCK];
@@ -129,7 +130,7 @@ done:
     return st;
 }
 
-/* Codes at the end of their range whose value lies more than half a step beyond it. */
+/* Codes at the end of their range whose value is more than half a step beyond it. */
 static pl_status count_clipped(const pl_tensor *codes, const pl_tensor *g, const pl_tensor *back,
                                const pl_tensor *scale, int64_t *n, pl_err *err) {
     if (!pl_dtype_is_integer(codes->dtype)) return PL_OK;
@@ -160,7 +161,7 @@ static void note_unit(survey *s, pl_unit *u, double local, const counts *c) {
     u->largest = c->largest;
 }
 
-/* |x| u as the bound of an input: one rounding. */
+/* Puts |x| u as the bound of an input: one rounding. */
 static pl_status put_rounded(survey *s, const pl_value *value, pl_err *err) {
     const pl_datum *d = pl_replay_get(s->gold, value);
     const pl_tensor *t = float_tensor(d);
@@ -201,8 +202,8 @@ done:
     return st;
 }
 
-/* How much of one rounding of each input appears in the result, relative to it: by the operator's
- * own rule for error bounds. */
+/* How much of one rounding of each input appears in the result, relative to it; by the operator's
+ * bound rule. */
 static pl_status measure_condition(survey *s, const pl_node *node, pl_err *err) {
     pl_unit *unit = &s->x->units[node->index];
     pl_err ignored = PL_ERR_INIT;
@@ -229,7 +230,7 @@ static pl_status measure_node(survey *s, const pl_node *node, pl_err *err) {
     const pl_node *twin = s->x->twins[node->index];
     counts c = { 0 };
     double local = 0;
-    pl_err ignored = PL_ERR_INIT; /* no kernel for the type: nothing is known of this node */
+    pl_err ignored = PL_ERR_INIT; /* no kernel for the type: this node is unknown */
     const pl_status ran = run_low(s, node, &ignored);
     if (ran != PL_OK) return ran == PL_E_MEMORY ? pl_fail_memory(err, 0) : PL_OK;
     for (uint32_t k = 0; k < node->n_out; k++) {
@@ -245,7 +246,7 @@ static pl_status measure_node(survey *s, const pl_node *node, pl_err *err) {
         const pl_status st = count_lost(g, rounded, &c, err);
         pl_tensor_unref(rounded);
         PL_TRY(st);
-        const int64_t born = acc.n_nan_a + acc.n_inf_a; /* inside, or from what came in */
+        const int64_t born = acc.n_nan_a + acc.n_inf_a; /* arisen inside, or from its inputs */
         if (born > c.over) c.over = born;
     }
     note_unit(s, &s->x->units[node->index], local, &c);
@@ -315,7 +316,7 @@ static pl_status survey_init(survey *s, pl_err *err) {
     const uint64_t seed = s->sample->inputs->seed;
     const pl_replay_options gold = { .pool = x->pool, .seed = seed, .no_bounds = true };
     const pl_replay_options low = { .pool = x->pool, .seed = seed, .native = true, .fast = true };
-    /* How long sums are rounded is another matter: only what comes in with the inputs counts. */
+    /* Excludes the rounding of long sums: only errors of the inputs count. */
     const pl_replay_options bounds = { .pool = x->pool, .seed = seed, .u_acc = 0x1p-53 };
     PL_TRY(pl_replay_new(x->base, &gold, &s->gold, err));
     PL_TRY(pl_replay_new(x->low, &low, &s->low, err));

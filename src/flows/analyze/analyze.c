@@ -1,6 +1,6 @@
-/* The analyze flow: run A plainly and recorded, check that looking did not disturb it and that it
- * repeats itself, run B on the values that A has, gold and replay side by side, pair, compare,
- * blame; then the session and the table. */
+/* The analyze flow: run A plainly and recorded; check that recording did not change it and that it
+ * is deterministic; run B on the values that A has; run gold and the replay; pair, compare, blame;
+ * then write the session and the table. */
 #include "flows/analyze/analyze.h"
 
 #include <math.h>
@@ -80,10 +80,10 @@ const char *pl_analysis_keep(pl_analysis *x, const char *s) {
 /* ---- prepare ---- */
 
 static const char *backend_spec(const pl_analysis *x) {
-    return x->options->backend == NULL ? "eager" : x->options->backend;
+    return pl_backend_spec_or_default(x->options->backend);
 }
 
-/* The spec of B: what --reference says unless that is a file. */
+/* The backend spec of B, unless the reference is a file. */
 static const char *reference_spec(const pl_analysis *x) {
     const char *given = x->options->reference;
     const bool is_file =
@@ -103,10 +103,6 @@ static pl_status find_arithmetic(pl_analysis *x, pl_err *err) {
     x->arithmetic = pl_arithmetic_find(name);
     if (x->arithmetic != NULL) return PL_OK;
     pl_nearest_put(&text, name, strlen(name), arithmetic_at, NULL);
-    pl_buf_puts(&text, " (available:");
-    for (size_t i = 0; pl_arithmetics[i].name != NULL; i++)
-        pl_buf_printf(&text, "%s %s", i > 0 ? "," : "", pl_arithmetics[i].name);
-    pl_buf_putc(&text, ')');
     const pl_status st =
         pl_fail(err, PL_E_USAGE, "no precision profile '%s'%s", name, pl_buf_str(&text));
     pl_buf_release(&text);
@@ -128,7 +124,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     const plumb_analyze_options *o = x->options;
     const pl_graph *graph = x->model->graph;
     x->arena = x->session->arena;
-    /* What plumb does not know a backend may. */
+    /* Operators unknown to plumb may be known to the backend. */
     const pl_ready level = pl_backend_is_own(backend_spec(x)) ? PL_READY_TYPED : PL_READY_KNOWN;
     PL_TRY(pl_make_ready(x->model, level, &x->m->edited, err));
     PL_TRY(find_arithmetic(x, err));
@@ -179,7 +175,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
 
 /* ---- the runs ---- */
 
-/* A backend that fails is a result of the analysis, not of the program. */
+/* A failing backend is a result of the analysis, not an error. */
 static pl_status side_failed(pl_analysis *x, pl_side_run *run, pl_side_info *info, const char *who,
                              const char *doing, const pl_err *trouble, pl_err *err) {
     if (trouble->status != PL_E_BACKEND && trouble->status != PL_E_TIMEOUT &&
@@ -234,7 +230,7 @@ static void describe_side(pl_analysis *x, const pl_side_run *run, pl_side_info *
     }
 }
 
-/* Which node runs where. A backend that cannot tell is no worse for it. */
+/* Which node runs where. Optional: a backend may not know. */
 static pl_status read_placement(pl_analysis *x, const pl_side_run *run, pl_side_info *info,
                                 pl_err *err) {
     const char *text = "";
@@ -245,7 +241,7 @@ static pl_status read_placement(pl_analysis *x, const pl_side_run *run, pl_side_
     return pl_analysis_note(x, err, "where the nodes ran is not known: %.300s", trouble.message);
 }
 
-/* The random operator that a value comes from, itself included; NULL = none is near. */
+/* The random operator that a value comes from, including its own; NULL = none nearby. */
 static const pl_node *random_before(const pl_value *value) {
     const pl_node *queue[RANDOM_WALK];
     size_t n = 0;
@@ -541,7 +537,7 @@ static void analysis_release(pl_analysis *x) {
     pl_pool_free(x->pool);
 }
 
-/* Everything of one call: one analysis for each sample, merged into the first. */
+/* State of one call: one analysis for each sample, merged into the first. */
 typedef struct analyses {
     pl_arena *arena;
     pl_analysis *of;
@@ -552,11 +548,11 @@ typedef struct analyses {
     pl_node **twins;    /* of `original`'s nodes, by index */
 } analyses;
 
-/* Autocast: the model itself is changed, what it was before is kept for the advice. */
+/* Autocast changes the model; the original is kept for the advice. */
 static pl_status transform(analyses *all, plumb_model *m, const plumb_analyze_options *o,
                            pl_err *err) {
     const plumb_transform_options options = { .amp = o->amp };
-    if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* before the long work */
+    if (o->advise_out != NULL && pl_path_exists(o->advise_out)) { /* checked before the long work */
         return pl_fail(err, PL_E_EXISTS, "'%s' already exists", o->advise_out);
     }
     if (o->amp == NULL) return PL_OK;
@@ -581,7 +577,7 @@ static pl_status advise(analyses *all, const plumb_analyze_options *o, pl_err *e
     return pl_advise(all->of, all->n, &options, err);
 }
 
-/* What quantisation costs, and with --advise what to do about it. */
+/* The cost of quantisation and, if asked for, what to do about it. */
 static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_err *err) {
     pl_analysis *first = &all->of[0];
     const char *why = NULL;
@@ -592,13 +588,15 @@ static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_
     pl_status st = pl_mixed_open(&mixed, all->of, all->n, &why, err);
     if (st == PL_OK) st = pl_quant_table(&mixed, why, err);
     const pl_quantisation *q = first->session->quant;
-    const pl_advise_options saturated = { .out = o->advise_out };
-    bool advised = false;
+    const bool layers = q != NULL && q->n_rows > 0;
+    /* What the float model says is more than what the CPU clips: layers are chosen on top. */
+    const bool more = layers && first->reference_model != NULL;
     if (st == PL_OK && o->advise && pl_advise_is_saturated(first->session))
-        st = pl_advise_saturated(all->of, all->n, &saturated, &advised, err);
-    if (advised) {
+        st = pl_advise_saturated(all->of, all->n, more ? NULL : o->advise_out,
+                                 &mixed.unsigned_weights, err);
+    if (mixed.unsigned_weights && !more) {
         st = st == PL_OK ? pl_analysis_timed(first, "advice", err) : st;
-    } else if (st == PL_OK && o->advise && q != NULL && q->n_rows > 0) {
+    } else if (st == PL_OK && o->advise && layers) {
         const pl_advise_options options = { .out = o->advise_out };
         st = pl_advise_layers(&mixed, &options, err);
     } else if (st == PL_OK) {
@@ -654,7 +652,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
         if (i > 0) {
             PL_TRY(pl_analysis_merge(all->of[0].session, x->session, i, x->recording != NULL, err));
         }
-        pl_side_run_release(&x->b); /* samples may be many */
+        pl_side_run_release(&x->b); /* frees memory: there may be many samples */
         if (i > 0 && !o->advise) pl_side_run_release(&x->a);
     }
     pl_session *s = all->of[0].session;

@@ -1,6 +1,4 @@
-/* The baseline of an analysis: blame that is known and accepted is dropped, and what is left
- * decides.
- */
+/* The baseline of an analysis: drops accepted blame; the rest decides. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -43,8 +41,8 @@ static void drop_lines(const pl_session *s, pl_buf *lines) {
     *lines = kept;
 }
 
-/* What an accepted culprit led to is accepted with it; an output that fails though no operation is
- * to blame must be accepted itself. */
+/* Consequences of an accepted culprit are accepted, too; an output that fails without a culprit
+ * must be accepted itself. */
 static pl_status conclude(pl_session *s, size_t n_dropped, bool truth, pl_err *err) {
     bool left = s->n_blame > 0;
     for (size_t i = 0; i < s->n_points && !left; i++)

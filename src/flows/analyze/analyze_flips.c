@@ -1,9 +1,9 @@
-/* Outputs of quantised models: rounding flips codes, and a flip may grow.
+/* Outputs of quantised models: rounding flips codes, and later layers may amplify a flip.
  *
- * A run is not wrong for that. It is measured how far from fp64 rounding alone may take an output
- * (blame/spread.h): a run that is further, and further than the reference, fails. Where two
- * backends were asked to be compared, what the last rounding cannot have done is told as well: more
- * than one step of an output's own codes. */
+ * That alone does not make a run wrong. blame/spread.h measures how far rounding alone may move an
+ * output from fp64: a run that is further away, and further than the reference, fails. If two
+ * backends are compared, a difference of more than one step of an output's own codes is reported as
+ * well, since the last rounding cannot cause it. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "flows/analyze/analyze_int.h"
 #include "session/verdict.h"
 
-/* How many times the spread, or the reference's own error, an output may be off. */
+/* How many times the spread, or the reference's error, an output may be off. */
 #define SPREAD_RATIO 2.0
 
 static pl_status measure_spread(pl_analysis *x, pl_err *err) {
@@ -50,13 +50,13 @@ static double rms_apart(const pl_sync_point *p) {
     return p->measured && p->acc.n_finite > 0 ? sqrt(p->acc.sum_sq / (double)p->acc.n_finite) : 0;
 }
 
-/* Off by no more than one code of the output itself: what a tie at its end makes. */
+/* Off by at most one code of the output itself, as from a tie in the last rounding. */
 static bool is_one_step(const pl_sync_point *p) {
     const double step = pl_code_step(p->replayed);
     return step > 0 && p->measured && p->acc.max_abs <= 1.5 * step;
 }
 
-/* Two backends: more apart than one tie at the end can make them. */
+/* Two backends: further apart than one tie in the last rounding explains. */
 static pl_status pair_fails(pl_analysis *x, const pl_sync_point *p, bool *fails, pl_err *err) {
     if (pl_code_step(p->replayed) > 0) {
         *fails = !is_one_step(p);

@@ -1,8 +1,8 @@
 /* Operators of domains that plumb does not know. The backend under test runs them; the reference
- * goes on from what it made. Each value after them is still replayed on A's own inputs, and
- * measured against fp64; an output that depends on one is compared with nothing independent of A,
- * so that it counts as unverified. A reference that can run them (another runtime, a recording)
- * needs none of this. */
+ * continues with its results. Later values are still replayed on A's own inputs and measured
+ * against fp64. An output that depends on one has nothing independent of A to compare with, so it
+ * counts as unverified. A reference that can run them (another runtime, a recording) needs none of
+ * this. */
 #include <string.h>
 
 #include "backends/backend.h"
@@ -48,7 +48,7 @@ pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err
         reference);
 }
 
-/* The operator that a value comes from, by way of its first such inputs. */
+/* The foreign operator that a value comes from, following its first such inputs. */
 static const pl_node *source_of(const pl_analysis *x, const pl_value *value) {
     const pl_node *node = value->producer;
     while (node != NULL && !pl_node_has_flag(node, PL_OP_FOREIGN)) {

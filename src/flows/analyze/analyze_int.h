@@ -1,4 +1,4 @@
-/* Inside src/flows: what the parts of the analyze flow share. */
+/* Private to src/flows: shared by the parts of the analyze flow. */
 #ifndef PL_ANALYZE_INT_H
 #define PL_ANALYZE_INT_H
 
@@ -19,7 +19,7 @@ typedef struct pl_counterparts {
     double *confidence;
 } pl_counterparts;
 
-/* Outputs that may be looked at again, by number in the replayed model; NULL where not known. */
+/* Outputs that may be needed again, by index in the replayed model; NULL where unknown. */
 typedef struct pl_kept_outputs {
     pl_datum **a, **b, **gold;
     size_t n;
@@ -46,24 +46,24 @@ typedef struct pl_analysis {
     pl_counterparts pairs;
     size_t *recorded; /* by value id of `replayed`: record + 1; NULL when B is a run */
     pl_blame blame;
-    pl_blame own_blame;          /* of the quantised model by itself, when B is its float model */
+    pl_blame own_blame;          /* of the quantised model alone, when B is its float model */
     struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
                                     B is the same one */
-    const char **clipped;        /* by value id of `model`: what its quantiser clips; NULL */
-    pl_precision *precision;     /* by value id of `model`: what it went through */
+    const char **clipped;        /* by value id of `model`: what its quantiser clips; or NULL */
+    pl_precision *precision;     /* by value id of `model`: effective precision */
     pl_progress progress;
-    const pl_arithmetic *arithmetic; /* the precision profile asked for; NULL = by A */
-    pl_accuracy accuracy;     /* when do outputs agree? The same object as of run and minify */
+    const pl_arithmetic *arithmetic; /* requested precision profile; NULL = A's own */
+    pl_accuracy accuracy;            /* rule for outputs; the same object as in run and minify */
     struct pl_spread *spread; /* by output of `replayed`, in the arena: what rounding does; NULL =
                                  not asked */
     bool *same_codes; /* by value id of `replayed`: the recording has the codes of gold; NULL = B is
                          a run */
-    pl_kept_outputs outputs; /* until the verdict */
+    pl_kept_outputs outputs; /* kept until the verdict */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
     bool keep_all, keep_suspects; /* whose tensors are kept */
-    size_t n_unreached;           /* operators whose range the inputs do not reach */
+    size_t n_unreached;           /* operators that the inputs do not exercise */
     const char *unreached;        /* the first of them */
     pl_buf *lines; /* NONDETERMINISTIC and DIVERGED lines, as PyTorch's analyze prints them */
 } pl_analysis;
@@ -75,12 +75,12 @@ pl_status pl_analysis_timed(pl_analysis *x, const char *phase, pl_err *err);
 const char *pl_analysis_keep(pl_analysis *x, const char *s); /* a copy in the arena; never NULL */
 pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const char *phase);
 
-/* analyze_reference.c: who B is, and which of its values are which of A's */
+/* analyze_reference.c: what B is, and how its values correspond to A's */
 pl_status pl_analysis_open_recording(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_pair(pl_analysis *x, pl_err *err);
 void pl_analysis_close_reference(pl_analysis *x);
-/* Data by value of `replayed`: of a run of `model` (NULL when out of memory: `get` fails then), and
+/* Data by value of `replayed`: of a run of `model` (NULL when out of memory: then `get` fails), and
  * of the reference. */
 pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run);
 pl_run_data pl_analysis_reference_data(pl_analysis *x);
@@ -88,9 +88,9 @@ bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis *
 
 /* analyze_foreign.c: operators that only the backend under test can run */
 pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err *err);
-/* An output that comes from one is compared with nothing that is independent of A. */
+/* An output that comes from one has nothing independent of A to compare with. */
 void pl_analysis_doubt_foreign(pl_analysis *x, pl_sync_point *p);
-/* gold as B would have it, a new reference; NULL when there is none. */
+/* gold converted as B would have it, a new reference; NULL when there is none. */
 pl_status pl_analysis_gold_as_b(const pl_datum *a, const pl_datum *gold, pl_datum **out,
                                 pl_err *err);
 
@@ -116,28 +116,28 @@ void pl_analysis_judge_overflow(pl_sync_point *p, const pl_datum *a, const pl_da
 pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err);
 
 /* analyze_flips.c: outputs of models whose values go through codes of few bits */
-/* What rounding alone does to this output; measured when first asked. */
+/* Effect of rounding alone on this output; measured on first use. */
 pl_status pl_analysis_spread(pl_analysis *x, const pl_value *output, struct pl_spread *out,
                              pl_err *err);
-/* Is the output further off than flipped codes explain? tol: of its size, below which nothing
+/* Is the output further off than flipped codes explain? tol: relative to its size; below it nothing
  * fails. */
 pl_status pl_analysis_flips(pl_analysis *x, const pl_sync_point *p, const pl_judgement *v,
                             double tol, bool *fails, pl_err *err);
-/* An output that fails though no operation is to blame: *fails becomes false when the precision
- * profile of A explains it. */
+/* For an output that fails without a culprit: clears *fails when the precision profile of A
+ * explains it. */
 pl_status pl_analysis_device(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool *fails,
                              pl_err *err);
-/* A note on outputs that differ and do not fail; *said when there are some. */
+/* Adds a note on outputs that differ but do not fail; *said when there are some. */
 pl_status pl_analysis_say_flips(pl_analysis *x, bool *said, pl_err *err);
 
 /* analyze_quant.c: a quantised model against its float model */
 pl_status pl_analysis_quantised(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_find_precision(pl_analysis *x, pl_err *err);
 
-/* analyze_jumps.c: outputs where a function jumps, by the rule "unstable" of the gate */
+/* analyze_jumps.c: outputs at discontinuities, by the rule "unstable" of the gate */
 pl_status pl_analysis_keep_output(pl_analysis *x, const pl_value *value, const pl_datum *a,
                                   const pl_datum *b, const pl_datum *gold, pl_err *err);
-/* An output that fails by its figures: *fails becomes false when rounding of the inputs moves it as
+/* For an output that fails by its figures: clears *fails when rounding of the inputs moves it as
  * far. */
 pl_status pl_analysis_excuse(pl_analysis *x, pl_sync_point *p, const pl_accuracy_figures *figures,
                              bool *fails, pl_err *err);
@@ -149,25 +149,27 @@ pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sam
 /* Inputs that can hide a fault: constant, or all zero. */
 pl_status pl_analysis_warn_inputs(pl_analysis *x, pl_err *err);
 
-/* The fewest samples that show every culprit, and whose worst is whose; after the last merge. */
+/* The fewest samples that show every culprit, and the worst sample of each; after the last
+ * merge. */
 pl_status pl_analysis_cover(pl_session *session, pl_err *err);
 
-/* analyze_reach.c: random inputs that leave a Clip or a Relu untouched */
+/* analyze_reach.c: random inputs that do not exercise a Clip or a Relu */
 pl_status pl_analysis_reach(pl_analysis *x, const pl_value *value, const pl_datum *d, pl_err *err);
 pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
 
-/* analyze_reuse.c: A's values from an earlier session (--reuse) instead of a run */
+/* analyze_reuse.c: A's values from an earlier session instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
 
-/* analyze_baseline.c: what is known and accepted does not fail; `lines` lose what they say of it */
+/* analyze_baseline.c: accepted divergences do not fail; their `lines` are dropped */
 pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err);
 pl_status pl_analysis_accept(pl_session *s, const plumb_analyze_options *o, bool truth,
                              pl_buf *lines, pl_err *err);
 
-/* analyze_search.c: what did it */
+/* analyze_search.c: finds the cause */
 pl_status pl_analysis_blame_failure(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err);
-/* A backend that cannot be looked into: parts of the model on it, the rest on the reference. */
+/* For a backend without intermediate values: runs parts of the model on it, the rest on the
+ * reference. */
 pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err);
 
 #endif

@@ -1,9 +1,9 @@
-/* The gate's second check (accuracy.h) at outputs that fail though no operation is to blame: one
- * that lies where its function jumps is as far off by rounding alone. */
+/* The gate's second check (accuracy.h) for outputs that fail without a culprit: at a discontinuity,
+ * rounding alone moves an output as far. */
 #include "base/alloc.h"
 #include "flows/analyze/analyze_int.h"
 
-/* Number of the output in `replayed`; n_outputs when it is none. */
+/* Index of the output in `replayed`; n_outputs when it is not one. */
 static size_t output_at(const pl_analysis *x, const pl_value *value) {
     const pl_graph *graph = x->replayed->graph;
     size_t i = 0;

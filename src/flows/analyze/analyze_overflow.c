@@ -18,7 +18,8 @@ pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err) {
         output = output || (s->points[i].overflowed && s->points[i].is_output);
         if (s->points[i].overflowed && first == NULL) first = &s->points[i];
     }
-    /* To round is what a Cast is for: Inf is the model's own word. The backend may not show it. */
+    /* A Cast is meant to round, so its Inf is what the model asks for. The backend may not show
+     * it. */
     const pl_value *born = first == NULL ? NULL : first->replayed;
     if (output && x->replayed == x->model) {
         const pl_accuracy_moves moves = {
@@ -32,7 +33,7 @@ pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err) {
     for (size_t i = 0; i < s->n_points; i++) {
         pl_sync_point *p = &s->points[i];
         if (!p->overflowed) continue;
-        p->overflowed = output; /* a mask of -Inf inside does no harm */
+        p->overflowed = output; /* a mask of -Inf inside is harmless */
         if (!output) continue;
         p->facts.rule = PL_FACT_NO;
         if (p != first) p->facts.bad_inputs = PL_FACT_YES;

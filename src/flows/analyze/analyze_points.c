@@ -79,7 +79,7 @@ static pl_status judge_torch(pl_analysis *x, pl_sync_point *p, const pl_datum *a
     return PL_OK;
 }
 
-/* After random numbers that were not recorded, values differ in every run. */
+/* Values after unrecorded random numbers differ in every run. */
 static bool is_random(const pl_analysis *x, const pl_value *value, int depth) {
     const pl_node *node = value->producer;
     if (node == NULL || depth > RANDOM_DEPTH) return false;
@@ -94,7 +94,7 @@ static bool is_random(const pl_analysis *x, const pl_value *value, int depth) {
     return false;
 }
 
-/* An output that could not be replayed is still compared with the reference's. */
+/* An output that could not be replayed is still compared with that of the reference. */
 static pl_status judge_unreplayed(pl_analysis *x, pl_sync_point *p, const pl_value *value,
                                   const pl_datum *a, const pl_datum *b, pl_err *err) {
     pl_accuracy_check check;
@@ -138,7 +138,7 @@ static pl_status fill_names(pl_analysis *x, pl_sync_point *p, const pl_value *va
     return PL_OK;
 }
 
-/* Tensors of the point into the session's store: all, or those of suspects and outputs. */
+/* Stores tensors of the point in the session: all, or those of suspects and outputs. */
 static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *value,
                               const pl_datum *a, const pl_datum *b, const pl_datum *gold,
                               pl_err *err) {
@@ -189,7 +189,7 @@ static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a
         p->confidence = x->pairs.confidence[value->id];
     }
     PL_TRY(keep_tensors(x, p, value, a, b, gold, err));
-    if (x->options->skip_gold || x->options->skip_determinism) { /* else gold's second run looks */
+    if (x->options->skip_gold || x->options->skip_determinism) { /* else checked by gold again */
         PL_TRY(pl_analysis_reach(x, value, a, err));
     }
     if (x->recording == NULL) PL_TRY(pl_quant_clip(x, value, gold, err));
@@ -202,7 +202,7 @@ static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a
     return judge_unreplayed(x, p, value, a, x->foreign != NULL ? NULL : b, err);
 }
 
-/* Called for each value that A has, judged already, in the order of the model. */
+/* Called for each value that A has, after it was judged, in the order of the model. */
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err) {
     pl_analysis *x = ctx;
@@ -307,7 +307,7 @@ static pl_status output_fails(pl_analysis *x, pl_sync_point *p, const pl_judgeme
     } else if (flips && !figures.structural && !no_gold) {
         return pl_analysis_flips(x, p, v, pl_accuracy_output_tol(&x->accuracy), fails, err);
     } else if (no_gold && isnan(x->accuracy.tol) && !figures.structural && !figures.nonfinite) {
-        /* Only the reference is there, which has rounding errors of its own. */
+        /* Only the reference is available, which has rounding errors of its own. */
         const double limit_of_type = pl_accuracy_floor(floats);
         const double tol = fmax(pl_accuracy_output_tol(&x->accuracy), limit_of_type);
         *fails = figures.relative > tol;
@@ -380,7 +380,7 @@ static pl_status settle_points(pl_analysis *x, bool *any, pl_err *err) {
         const pl_judgement *v = &x->blame.of[p->replayed->id];
         settle_point(x, p, v, p->counterpart[0] != '\0');
         if (p->verdict == PL_VERDICT_CULPRIT) {
-            /* The headline names the first. */
+            /* The headline shows the first one. */
             if (x->accuracy.profile != PL_PROFILE_TORCH && s->first_divergence != NULL) {
                 pl_buf_printf(x->lines, "DIVERGED at %s: %s\n", p->value, p->reason);
             }

@@ -1,6 +1,6 @@
-/* A quantised model against its float model. That its values differ is what quantisation does: they
- * are judged by the precision that they have left. To blame is a quantiser that made a mistake, and
- * a runtime that does not compute what the quantised model says, which is asked separately. */
+/* A quantised model against its float model. Quantisation makes values differ, so they are judged
+ * by their effective precision. Blamed are mistakes of the quantiser, and a runtime that does not
+ * compute what the quantised model says, which is checked separately. */
 #include <math.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static const char *say_size(pl_analysis *x, double relative) {
     return text == NULL ? "" : text;
 }
 
-/* Whatever it is off by is noise, or comes from it; far when it is beyond the limit. */
+/* Its error is noise or inherited; `far` when it exceeds the limit. */
 static void excuse(pl_analysis *x, pl_judgement *v, double limit) {
     const double relative = v->scale > 0 ? v->propagated / v->scale : 0;
     v->facts.local = PL_FACT_YES;
@@ -48,7 +48,7 @@ static void accuse(pl_judgement *v, const char *kind, const char *reason) {
     v->reason = reason;
 }
 
-/* The value of the float model that is paired with this one of the model under test. */
+/* The value of the float model paired with this one of the model under test. */
 static const pl_value *paired_with(const pl_analysis *x, const pl_value *own) {
     const pl_graph *graph = x->replayed->graph;
     for (size_t i = 0; i < graph->n_values; i++)
@@ -56,8 +56,8 @@ static const pl_value *paired_with(const pl_analysis *x, const pl_value *own) {
     return NULL;
 }
 
-/* Between the value and the nearest ones before it that the run has lies a layer: in a fused
- * runtime these are few. In the order of the model, so that what comes before is known. */
+/* Is there a layer between the value and the nearest recorded values before it? A fused runtime
+ * records few. In the order of the model, so that earlier values are known. */
 static void find_noisy(pl_analysis *x, const pl_mixed *m, bool *noisy) {
     const pl_graph *graph = x->replayed->graph;
     for (size_t i = 0; i < m->n_layers; i++)
@@ -115,8 +115,9 @@ static pl_blame_entry mistake_entry(const pl_analysis *x, const pl_layer *layer)
     if (known != NULL) e = *known;
     if (known == NULL) {
         e.module = e.source = "";
-        e.q = e.effect = (double)NAN;
+        e.effect = (double)NAN;
     }
+    e.q = (double)NAN; /* its bound is that of another computation */
     e.node = layer->value->producer->name;
     e.op = layer->value->producer->op;
     e.value = layer->value->name;
@@ -129,7 +130,7 @@ static pl_blame_entry mistake_entry(const pl_analysis *x, const pl_layer *layer)
     return e;
 }
 
-/* First what the runtime did, then the quantiser's mistakes by their effect, then what else differs
+/* First the runtime's faults, then the quantiser's mistakes by their effect, then other differences
  * from the float model. */
 static pl_status regroup(pl_analysis *x, const pl_mixed *m, const bool *noisy, pl_err *err) {
     const size_t most = x->own_blame.n_groups + m->n_layers + x->blame.n_groups + 1;
@@ -160,7 +161,7 @@ static pl_status regroup(pl_analysis *x, const pl_mixed *m, const bool *noisy, p
     return PL_OK;
 }
 
-/* A reference that computes on codes itself is no float model: it is compared as any other. */
+/* A reference that computes on codes is not a float model: compare it like any other. */
 static bool has_codes(const pl_model *model) {
     for (size_t i = 0; i < model->graph->n_values; i++) {
         const pl_value *v = model->graph->values[i];

@@ -24,7 +24,7 @@ static double limit_of(const pl_node *node, const char *name) {
             strcmp(node->def->in[i].name, name) == 0 ? pl_g_known(node->in[i]) : NULL;
         if (t != NULL && t->n_elements == 1) limit = pl_tensor_get_f64(t, 0);
     }
-    return fabs(limit) < 1e30 ? limit : (double)NAN; /* the largest number is none */
+    return fabs(limit) < 1e30 ? limit : (double)NAN; /* the largest number means no limit */
 }
 
 /* ---- what is missing, "" when nothing is; the operator's row says which of them asks ---- */

@@ -1,8 +1,8 @@
-/* The reference of an analysis: a backend on the same model, another model, or a recording; and
- * which of its values are which of the run under test.
+/* The reference of an analysis: a backend on the same model, another model, or a recording; and how
+ * its values correspond to those of the run under test.
  *
- * Another model is the one whose segments are replayed: a node that was changed in the model under
- * test then stands out, because the replay computes it as the reference has it. */
+ * If the reference is another model, its segments are replayed: a node that was changed in the
+ * model under test then shows, because the replay computes it as in the reference. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -151,7 +151,7 @@ static pl_status pair_models(pl_analysis *x, pl_err *err) {
     return PL_OK;
 }
 
-/* B is a recording: its records against the model's values. */
+/* B is a recording: pairs its records with the model's values. */
 static pl_status pair_recording(pl_analysis *x, pl_err *err) {
     pl_pair_side a, b;
     pl_pairing found;

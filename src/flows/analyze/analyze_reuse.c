@@ -1,4 +1,4 @@
-/* A from an earlier session: the values that its store holds, and the inputs by the same seed. */
+/* A from an earlier session: the values in its store, and inputs with the same seed. */
 #include <string.h>
 
 #include "base/alloc.h"

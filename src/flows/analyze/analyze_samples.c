@@ -51,7 +51,7 @@ static bool same_group(const pl_blame_entry *x, const pl_blame_entry *y) {
     return strcmp(x->value, y->value) == 0;
 }
 
-/* `list` with one more number, in front when it is the worst so far. */
+/* `list` with one more number, first if it is the worst so far. */
 static pl_status add_number(pl_arena *arena, const int64_t **list, size_t *n, int64_t number,
                             bool in_front, pl_err *err) {
     int64_t *all = pl_arena_array(arena, *n + 1, sizeof(int64_t));
@@ -171,7 +171,7 @@ pl_status pl_analysis_cover(pl_session *s, pl_err *err) {
     const size_t n = s->n_failing_samples < COVER_MAX ? s->n_failing_samples : COVER_MAX;
     uint32_t best = 0;
     if (s->n_failing_samples == 0 || s->n_samples < 2) return PL_OK;
-    if (s->n_blame == 0) { /* no culprit: the sample of the worst output will do */
+    if (s->n_blame == 0) { /* no culprit: use the sample with the worst output */
         int64_t worst = s->failing_samples[0];
         double largest = -1;
         for (size_t i = 0; i < s->n_points; i++) {

@@ -95,7 +95,7 @@ static bool is_guilty(const pl_parts_found *found, const pl_sync_point *p) {
     return false;
 }
 
-/* Other entries blamed for the segment that holds the guilty part only inherited its error. */
+/* Other entries blamed for the segment with the guilty part only inherited its error. */
 static pl_status clear_others(pl_analysis *x, const pl_parts_found *found, pl_err *err) {
     for (size_t i = 0; i < x->session->n_points; i++) {
         pl_sync_point *p = &x->session->points[i];
@@ -112,7 +112,7 @@ pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     pl_parts_found found;
     if (x->options->skip_search || !is_black_box(x) || s->n_blame == 0) return PL_OK;
-    if (s->n_blame == 1 && s->blame[0].n_members == 1) return PL_OK; /* it is one node already */
+    if (s->n_blame == 1 && s->blame[0].n_members == 1) return PL_OK; /* already a single node */
     const pl_parts_options options = { .side = pl_analysis_side(x, x->a.options.spec, "A"),
                                        .backend = x->a.backend,
                                        .pool = x->pool,
@@ -129,7 +129,7 @@ pl_status pl_analysis_search_parts(pl_analysis *x, pl_err *err) {
     if (entries == NULL) return pl_fail_memory(err, found.n_parts);
     for (size_t i = 0; i < found.n_parts; i++)
         PL_TRY(entry_of(x, &found.parts[i], &entries[i], err));
-    if (found.n_parts == 1) entries[0].effect = s->blame[0].effect; /* all of it */
+    if (found.n_parts == 1) entries[0].effect = s->blame[0].effect; /* the whole effect */
     for (size_t i = 0; i < found.n_parts; i++)
         entries[i].score = isnan(entries[i].effect) ? 0 : entries[i].effect;
     s->blame = entries;
@@ -176,7 +176,7 @@ static pl_status is_bad(void *ctx, const char *spec, bool *bad, pl_err *err) {
 
 pl_status pl_analysis_bisect(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
-    if (x->pairs.a == NULL) PL_TRY(pl_analysis_pair(x, err)); /* A failed before it came to that */
+    if (x->pairs.a == NULL) PL_TRY(pl_analysis_pair(x, err)); /* A failed before pairing */
     if (!x->options->bisect || x->a.backend == NULL ||
         (s->outcome == PL_OUTCOME_AGREE || s->outcome == PL_OUTCOME_INCONCLUSIVE))
         return PL_OK;

@@ -10,13 +10,13 @@
 #include "session/lost_calls.h"
 #include "session/verdict.h"
 
-/* Codes that are the same in both: what is computed from them has not flipped. */
+/* Codes that are the same in both have not flipped. */
 static void keep_codes(pl_analysis *x, const pl_value *value, const pl_accuracy_check *check) {
     const bool codes = check->measured && check->precision >= PL_PRECISION_INT16;
     if (codes && check->acc.n_mismatch == 0) x->same_codes[value->id] = true;
 }
 
-/* An output behind codes that differ is held to what rounding alone does to it. */
+/* An output after codes that differ may be off by what rounding alone does to it. */
 static pl_status compare_with_truth(pl_analysis *x, const pl_sync_point *p, pl_accuracy *rule,
                                     const pl_datum *recorded, const pl_datum *of_model,
                                     pl_accuracy_check *check, pl_err *err) {
@@ -38,7 +38,7 @@ static pl_status compare_with_truth(pl_analysis *x, const pl_sync_point *p, pl_a
     return pl_accuracy_compare(rule, recorded, of_model, NULL, check, err);
 }
 
-/* Gold, or the run itself where there is none, against the record. */
+/* Compares gold, or the run itself if there is none, with the recording. */
 pl_status pl_analysis_judge_truth(pl_analysis *x, pl_sync_point *p, const pl_datum *a,
                                   const pl_datum *recorded, const pl_datum *gold, pl_err *err) {
     const pl_datum *of_model = gold != NULL ? gold : a;
@@ -61,7 +61,7 @@ static bool any_tainted(const pl_node *node, const bool *tainted) {
     return false;
 }
 
-/* Which of the values that differ from the recording do so first. */
+/* Finds the first values that differ from the recording. */
 pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     const pl_graph *graph = x->replayed->graph;
@@ -98,7 +98,7 @@ pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err) {
     pl_free(tainted);
     pl_free(of);
     if (output_differs || n_differ == 0) return PL_OK;
-    /* An intermediate name may mean something else in the recording; only the outputs count. */
+    /* In the recording an intermediate name may mean something else; only the outputs count. */
     for (size_t i = 0; i < s->n_points; i++) {
         if (s->points[i].facts.rule == PL_FACT_NO) s->points[i].facts.rule = PL_FACT_UNKNOWN;
         s->points[i].model_wrong = false;

@@ -54,7 +54,7 @@ static pl_status inputs_of(const pl_model *part, const pl_model *model, pl_datum
     return PL_OK;
 }
 
-/* Does the backend fail on the first n nodes? Failures that are not its own count as "no". */
+/* Does the backend fail on the first n nodes? Other failures count as "no". */
 static pl_status fails_on(const pl_model *model, size_t n, pl_datum *const *in,
                           const pl_side_options *options, bool *fails, char *why, size_t n_why,
                           pl_err *err) {
@@ -129,7 +129,7 @@ static bool is_key(const char *item, size_t n, const char *key) {
     return n > n_key && strncmp(item, key, n_key) == 0 && item[n_key] == '=';
 }
 
-/* The spec with another level and with passes left out, besides those that it leaves out. */
+/* The spec with another level and further disabled passes. */
 static void put_spec(const search *s, const bool *disabled, pl_buf *out) {
     const char *colon = strchr(s->spec, ':'), *joint = "disable=";
     const size_t n_name = colon == NULL ? strlen(s->spec) : (size_t)(colon - s->spec);
@@ -248,7 +248,7 @@ static pl_status find_pass(search *s, pl_arena *arena, pl_guilty_pass *out, pl_e
     if (disabled == NULL) return pl_fail_memory(err, s->n_names);
     memset(disabled, 1, s->n_names * sizeof(bool));
     st = is_bad(s, disabled, &bad, err);
-    if (st == PL_E_UNSUPPORTED || st == PL_E_USAGE) { /* this version takes no names */
+    if (st == PL_E_UNSUPPORTED || st == PL_E_USAGE) { /* this version does not accept names */
         out->reason = pl_arena_strdup(arena, err == NULL ? "" : err->message);
         st = out->reason == NULL ? pl_fail_memory(err, 1) : PL_OK;
         goto done;

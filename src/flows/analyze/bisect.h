@@ -1,12 +1,12 @@
-/* Searching for what makes a backend fail: the first node of the model with which it fails, and the
- * level or pass of the backend that does it. */
+/* Finds what makes a backend fail: the first node of the model with which it fails, and the level
+ * or pass of the backend that causes it. */
 #ifndef PL_BISECT_H
 #define PL_BISECT_H
 
 #include "base/arena.h"
 #include "flows/analyze/side_run.h"
 
-/* Does the backend fail (compile or run) on the model? `why` takes its words. */
+/* Where a backend fails (compile or run); `why` is its message. */
 typedef struct pl_failing_node {
     const pl_node *node; /* NULL = not found: parts of the model do not fail */
     char why[PL_ERR_MESSAGE_MAX];
@@ -25,7 +25,7 @@ typedef struct pl_guilty_pass {
 } pl_guilty_pass;
 /* Is the run with this spec bad? */
 typedef pl_status (*pl_bad_fn)(void *ctx, const char *spec, bool *bad, pl_err *err);
-/* Strings live in the arena. */
+/* Strings are in the arena. */
 pl_status pl_bisect_passes(const char *spec, const char *const *levels, const char *const *passes,
                            pl_bad_fn bad, void *ctx, pl_arena *arena, pl_guilty_pass *out,
                            pl_err *err);

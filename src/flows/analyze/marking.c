@@ -1,8 +1,8 @@
 /* Marking values as outputs, in groups.
  *
- * All recorded values come from one run: values of several runs, which fuse different nodes, do not
- * belong together, and a replay between them would blame the seam. So first find groups that do not
- * change the outputs, then join them as far as the outputs still do not change. */
+ * All recorded values come from one run: values of different runs, which fuse different nodes, do
+ * not fit together, and a replay between them would blame the boundary. So first find groups that
+ * do not change the outputs, then join them as far as the outputs still do not change. */
 #include "flows/analyze/marking.h"
 
 #include <string.h>
@@ -81,8 +81,8 @@ static pl_status show_chosen(marks *m, pl_datum *const *marked, pl_err *err) {
     return PL_OK;
 }
 
-/* Compiles and runs with the chosen values marked; shows them, if asked to, when the outputs are as
- * before. */
+/* Compiles and runs with the chosen values marked. If asked to, passes them on when the outputs are
+ * unchanged. */
 static pl_status run_chosen(marks *m, bool show, answer *how, pl_err *err) {
     size_t n = m->run->model->graph->n_outputs;
     const size_t n_plain = n;
@@ -125,7 +125,7 @@ static pl_status find_groups(marks *m, size_t lo, size_t hi, pl_err *err) {
     if (lo == hi || m->out->n_runs >= m->max_runs) return PL_OK;
     choose(m, 0, m->n_values, false);
     choose(m, lo, hi, true);
-    PL_TRY(run_chosen(m, hi - lo == m->n_values, &how, err)); /* all at once: that is it */
+    PL_TRY(run_chosen(m, hi - lo == m->n_values, &how, err)); /* all at once: done */
     if (how == SAME_OUTPUTS) {
         m->lo[m->n_groups] = lo;
         m->hi[m->n_groups++] = hi;

@@ -9,10 +9,10 @@
 typedef pl_status (*pl_marked_fn)(void *ctx, const pl_value *value, const pl_datum *d, pl_err *err);
 
 typedef struct pl_marking {
-    size_t n_shown;     /* values seen, with the outputs as in the plain run */
+    size_t n_shown;     /* values recorded with unchanged outputs */
     size_t n_disturbed; /* values that cannot be recorded without changing the outputs */
     size_t n_runs;
-    size_t n_other, n_refused; /* of these runs: with other outputs; that the backend refused */
+    size_t n_other, n_refused; /* of these runs: with changed outputs; refused by the backend */
 } pl_marking;
 
 /* Marks every value of the main graph that nodes make, all at once; groups that change the outputs

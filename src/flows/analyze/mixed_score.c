@@ -1,4 +1,4 @@
-/* How near the outputs of a candidate come to the float model's. */
+/* How close the outputs of a candidate are to the float model's. */
 #include <math.h>
 #include <string.h>
 
@@ -6,9 +6,9 @@
 #include "flows/analyze/mixed.h"
 #include "interp/interp.h"
 
-/* One in HOLD is held back; fewer samples, or rows of one batch, than LEAST are all needed. */
+/* One in HOLD is held back; with fewer than LEAST samples or rows, all are used. */
 enum { HOLD = 4, LEAST_SAMPLES = 4, LEAST_ROWS = 8 };
-static const double BEST_DECIBELS = 200; /* an exact answer has infinitely many */
+static const double BEST_DECIBELS = 200; /* instead of infinity for an exact result */
 
 /* ---- the target ---- */
 
@@ -40,7 +40,7 @@ static const pl_tensor *float_tensor(const pl_datum *d) {
                                                                                          : NULL;
 }
 
-/* Inputs and float outputs share their first dimension: its rows are as good as samples. 0 = no. */
+/* Inputs and float outputs share their first dim: its rows count as samples. 0 = no. */
 static int64_t rows_of(const pl_mixed *m) {
     int64_t n = 0;
     for (size_t i = 0; i < m->model->graph->n_inputs; i++) {
@@ -82,7 +82,7 @@ static bool is_held(int64_t number) {
     return number % HOLD == HOLD - 1;
 }
 
-/* The rows of one part; a new reference of t itself when it is not split. */
+/* The rows of one part; a new reference to t itself when it is not split. */
 static pl_status rows_part(const pl_mixed *m, const pl_tensor *t, int part, pl_tensor **out,
                            pl_err *err) {
     pl_tensor *dense = NULL;
@@ -113,10 +113,34 @@ static int64_t largest_at(const double *x, int64_t n) {
     return at;
 }
 
-/* Share of rows (along the last axis) whose largest element is at the same place. */
-static pl_status agreement(const pl_tensor *a, const pl_tensor *r, double *out, pl_err *err) {
+/* log of the sum of exp(x): with it, x[i] - it is the log of a probability. Probabilities
+ * themselves are near enough to logits of small size. */
+static double log_sum_exp(const double *x, int64_t n) {
+    const double top = x[largest_at(x, n)];
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(x[i] - top);
+    return top + log(sum);
+}
+
+/* Kullback and Leibler's divergence of softmax(a) from softmax(r). */
+static double divergence(const double *a, const double *r, int64_t n) {
+    const double all_a = log_sum_exp(a, n), all_r = log_sum_exp(r, n);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double p = exp(r[i] - all_r);
+        if (p > 0) sum += p * ((r[i] - all_r) - (a[i] - all_a));
+    }
+    return isnan(sum) ? (double)INFINITY : sum;
+}
+
+/* Rows along the last axis: in which share of them the largest element is at the same place, and
+ * how far the probabilities are apart. */
+static pl_status agreement(const pl_tensor *a, const pl_tensor *r, double *top1, double *apart,
+                           pl_err *err) {
     const int64_t width = r->rank == 0 ? 1 : r->dims[r->rank - 1];
-    *out = (double)NAN;
+    double sum = 0;
+    *top1 = *apart = (double)NAN;
     if (r->rank < 2 || width < 2 || r->n_elements == 0) return PL_OK;
     double *x = pl_calloc((size_t)width * 2, sizeof(double));
     if (x == NULL) return pl_fail_memory(err, (size_t)width);
@@ -127,16 +151,18 @@ static pl_status agreement(const pl_tensor *a, const pl_tensor *r, double *out, 
         pl_load_f64(a->dtype, (const char *)a->data + from_a, x, (size_t)width);
         pl_load_f64(r->dtype, (const char *)r->data + from_r, x + width, (size_t)width);
         n_same += largest_at(x, width) == largest_at(x + width, width);
+        sum += divergence(x, x + width, width);
     }
     const int64_t n_rows = r->n_elements / width;
-    *out = (double)n_same / (double)n_rows;
+    *top1 = (double)n_same / (double)n_rows;
+    *apart = sum / (double)n_rows;
     pl_free(x);
     return PL_OK;
 }
 
 typedef struct measured { /* one part of one sample: the worst of its outputs */
     bool any;
-    double square, metric, top1;
+    double square, metric, top1, apart;
 } measured;
 
 static pl_status measure_output(const pl_mixed *m, const pl_tensor *a, const pl_tensor *r,
@@ -153,7 +179,7 @@ static pl_status measure_output(const pl_mixed *m, const pl_tensor *a, const pl_
     const bool higher = m->metric != NULL && m->metric->direction == PL_HIGHER_IS_BETTER;
     if (!w->any || square > w->square) w->square = square;
     if (!w->any || (higher ? value < w->metric : value > w->metric)) w->metric = value;
-    if (!w->any) PL_TRY(agreement(a, r, &w->top1, err));
+    if (!w->any) PL_TRY(agreement(a, r, &w->top1, &w->apart, err));
     w->any = true;
     return PL_OK;
 }
@@ -190,6 +216,7 @@ pl_status pl_mixed_measure(const pl_mixed *m, size_t sample, pl_datum *const *ou
         sum->error[part] += w.any ? w.square : (double)NAN;
         sum->metric[part] += w.any ? w.metric : (double)NAN;
         sum->top1[part] += w.any ? w.top1 : (double)NAN;
+        sum->apart[part] += w.any ? w.apart : (double)NAN;
     }
     return PL_OK;
 }
@@ -202,5 +229,6 @@ void pl_mixed_score_end(const pl_mixed *m, pl_mixed_score *s) {
         s->error[part] = none ? (double)NAN : sqrt(s->error[part] / n);
         s->metric[part] = none ? (double)NAN : s->metric[part] / n;
         s->top1[part] = none ? (double)NAN : s->top1[part] / n;
+        s->apart[part] = none ? (double)NAN : s->apart[part] / n;
     }
 }

@@ -1,5 +1,5 @@
-/* Searching by parts: the shortest failing prefix, then the longest start of it that the reference
- * can take over, then single nodes. */
+/* Search by parts: the shortest failing prefix, then the longest start of it that the reference can
+ * take over, then single nodes. */
 #include "flows/analyze/parts.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct parts {
     bool *constant;        /* by value id: depends on no input */
     size_t *items;         /* indices of the nodes that depend on one, in order */
     size_t n_items;
-    bool *keep; /* by node index: the part that is asked for */
+    bool *keep; /* by node index: the current part */
     double q;   /* of the last part that was wrong */
     const char *kind, *where, *reason;
 } parts;
@@ -40,9 +40,8 @@ static bool is_constant(const parts *p, const pl_value *value) {
     return p->constant[value->id];
 }
 
-/* Nodes that depend only on constants stay with their reader: as an input they would change the
- * model.
- */
+/* Nodes that depend only on constants stay with their reader: as inputs they would change the
+ * model. */
 static void find_items(parts *p) {
     const pl_graph *graph = p->model->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
@@ -126,7 +125,7 @@ static pl_status find_border(const parts *p, border *b, pl_err *err) {
     return PL_OK;
 }
 
-/* The reference's values, and the model's own inputs. */
+/* The reference's values, and the inputs of the model. */
 static pl_status inputs_of(const parts *p, const pl_model *part, pl_datum **out, pl_err *err) {
     for (size_t i = 0; i < part->graph->n_inputs; i++) {
         const pl_value *value = pl_graph_find(p->model->graph, part->graph->inputs[i]->name);
@@ -171,7 +170,7 @@ static pl_status judge(parts *p, pl_model *part, pl_datum *const *in, pl_datum *
     return st;
 }
 
-/* Is the part that p->keep says wrong on the backend? One that it refuses is not. */
+/* Is the part in p->keep wrong on the backend? A part that it refuses is not. */
 static pl_status ask(parts *p, bool *bad, pl_err *err) {
     const pl_compile_options compile = { .seed = p->options->side.seed,
                                          .threads = p->options->side.threads,
@@ -225,7 +224,7 @@ static pl_status ask_window(parts *p, size_t lo, size_t hi, bool *bad, pl_err *e
     return ask(p, bad, err);
 }
 
-/* [lo, hi) is wrong: the shortest window [*from, *to) in it that is, its end first. */
+/* [lo, hi) is wrong: finds the shortest wrong window [*from, *to) in it, end first. */
 static pl_status shrink(parts *p, size_t lo, size_t hi, size_t *from, size_t *to, pl_err *err) {
     size_t good = lo, bad = hi;
     bool wrong = false;
@@ -246,7 +245,7 @@ static pl_status shrink(parts *p, size_t lo, size_t hi, size_t *from, size_t *to
     return PL_OK;
 }
 
-/* Any set: nodes inside the window one by one to the reference. */
+/* Moves nodes inside the window one by one to the reference. */
 static pl_status leave_out(parts *p, size_t from, size_t to, bool *chosen, bool *minimal,
                            pl_err *err) {
     for (size_t i = from; i < to; i++)
@@ -306,7 +305,7 @@ static pl_status search(parts *p, pl_err *err) {
         PL_TRY(add_part(p, from, to, err));
         lo = to;
         if (p->out->n_parts == n_before || lo >= p->n_items || is_spent(p)) break;
-        PL_TRY(ask_window(p, lo, p->n_items, &wrong, err)); /* another one, after it? */
+        PL_TRY(ask_window(p, lo, p->n_items, &wrong, err)); /* is there another one after it? */
     }
     return PL_OK;
 }

@@ -1,9 +1,9 @@
 /* Runs parts of a model on the backend and the rest on the reference, to find what a black box
  * computes wrongly.
  *
- * Any set of nodes is a model: what it reads from others is fed with the values of the reference,
- * values read by other nodes are its outputs, which are judged as usual: by an fp64 replay of
- * the part on the same values, with error bounds. */
+ * Any set of nodes is a model: its inputs are values of the reference, values read by other nodes
+ * are its outputs. These are judged as usual, by an fp64 replay of the part on the same values,
+ * with error bounds. */
 #ifndef PL_PARTS_H
 #define PL_PARTS_H
 
@@ -19,10 +19,10 @@ typedef struct pl_guilty_part {
 } pl_guilty_part;
 
 typedef struct pl_parts_found {
-    pl_guilty_part *parts; /* in the order of the model; lives in the arena */
+    pl_guilty_part *parts; /* in the order of the model; in the arena */
     size_t n_parts;
     size_t n_queries, n_refused; /* parts that were run; of these, those the backend refused */
-    bool whole; /* the whole model fails when run in this way, so there is something to search */
+    bool whole; /* the whole model is wrong when run this way, so a search makes sense */
 } pl_parts_found;
 
 typedef struct pl_parts_options {

@@ -9,9 +9,9 @@
 #include "passes/quant_pairs.h"
 
 enum { NODES_MAX = 256 };
-/* What clipping alone may do to a value, of its size: the limit of int8 outputs. */
+/* Error that clipping alone may cause, relative to a value's size: the limit of int8 outputs. */
 static const double CLIPPED = 0.1;
-/* A weight is within half a step of its code; with room for rounding that was chosen otherwise. */
+/* A weight is within half a step of its code; with room for other rounding modes. */
 static const double STEPS = 1.0, LEFT = 0.75;
 
 typedef struct look {
@@ -23,7 +23,8 @@ typedef struct look {
     pl_mistake *out;
 } look;
 
-static const pl_tensor *constant_of(const pl_value *v) {
+static const pl_tensor *constant_of(const pl_value *given) {
+    const pl_value *v = pl_value_behind(given);
     return v != NULL && v->producer == NULL && !v->is_input ? v->init : NULL;
 }
 
@@ -42,7 +43,7 @@ static pl_status found(look *l, const char *kind, const char *evidence, pl_err *
     return PL_OK;
 }
 
-/* ---- parameters on both ends ---- */
+/* ---- parameters of both ends ---- */
 
 static bool differ(const pl_value *x, const pl_value *y, double *a, double *b) {
     const pl_tensor *p = constant_of(x), *q = constant_of(y);
@@ -60,7 +61,7 @@ static double zero_of(const pl_value *v) {
     return t == NULL || t->n_elements == 0 ? 0 : pl_tensor_get_f64(t, 0);
 }
 
-/* What the codes were made with, and what they are read with. */
+/* Compares the parameters that codes were made with and those they are read with. */
 static pl_status compare_ends(look *l, const pl_value *codes, const pl_value *scale,
                               const pl_value *zero, pl_err *err) {
     pl_value *made_scale = NULL, *made_zero = NULL;
@@ -96,7 +97,7 @@ static const pl_value *port_of(const pl_node *node, int slot, const char *what) 
 
 /* ---- clipping ---- */
 
-/* What the value held in the run, or else in the float one; NULL = neither is known. */
+/* The data of the value in the run, else in the float model; NULL = neither is known. */
 static pl_status data_of(look *l, const pl_value *v, pl_datum **out, pl_err *err) {
     const pl_analysis *x = l->x;
     const pl_run_data a = pl_side_run_data(&x->a), b = pl_side_run_data(&x->b);
@@ -115,8 +116,7 @@ static pl_status data_of(look *l, const pl_value *v, pl_datum **out, pl_err *err
     return PL_OK;
 }
 
-/* What is lost beyond the codes of a QuantizeLinear that gets these numbers; *out stays NULL when
- * that is little. */
+/* What a QuantizeLinear with these inputs clips; *out stays NULL when that is little. */
 static pl_status say_clipping(pl_arena *arena, const pl_node *node, const pl_datum *d,
                               const char **out, pl_err *err) {
     const pl_value *scale = node->in[1], *zero = node->n_in > 2 ? node->in[2] : NULL;
@@ -231,7 +231,7 @@ static pl_status judge_fit(look *l, const weights *w, int64_t channel, const fit
     return PL_OK;
 }
 
-/* A float constant with the same dims, or turned by a quarter, that the layer is computed from. */
+/* The float constant that the layer is computed from, with the same dims or transposed. */
 static const pl_tensor *float_weight(const look *l, const pl_value *v, const pl_tensor *q,
                                      bool *turned, int depth) {
     const pl_node *node = v->producer;

@@ -1,5 +1,5 @@
-/* What quantisation costs, layer by layer: each one quantised alone, and each one alone in float.
- */
+/* The cost of quantisation, layer by layer: each one quantised alone, and each one alone in
+ * float. */
 #include "flows/analyze/quant_table.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "flows/analyze/mixed.h"
 #include "flows/analyze/quant_mistakes.h"
 
-/* Two runs for each layer; what comes after these is not measured. */
+/* Two runs per layer; layers beyond this are not measured. */
 enum { MEASURED_MAX = 256 };
 
 static double improves(const pl_metric *metric, double from, double to) {
@@ -80,13 +80,24 @@ static void fill_shares(pl_quantisation *q) {
     }
 }
 
+/* Eager, or where that cannot run the model the backend under test. */
+static pl_status find_base(pl_mixed *m, const bool *keep, pl_backend *usual, pl_mixed_score *base,
+                           pl_err *err) {
+    m->backend = m->quick;
+    PL_TRY(pl_mixed_try(m, keep, base, err));
+    if (base->ran || usual == m->quick) return PL_OK;
+    m->backend = usual;
+    return pl_mixed_try(m, keep, base, err);
+}
+
 static pl_status fill(pl_mixed *m, pl_quantisation *q, pl_err *err) {
     pl_analysis *x = &m->of[0];
+    pl_backend *usual = m->backend;
     pl_mixed_score base;
     bool *keep = pl_calloc(m->n_layers + 1, sizeof(bool));
     pl_status st = PL_OK;
     if (keep == NULL) return pl_fail_memory(err, m->n_layers);
-    PL_TRY_GOTO(done, st, pl_mixed_try(m, keep, &base, err));
+    PL_TRY_GOTO(done, st, find_base(m, keep, usual, &base, err));
     if (!base.ran) {
         q->note = pl_analysis_keep(x, base.why);
         goto done;
@@ -112,6 +123,7 @@ static pl_status fill(pl_mixed *m, pl_quantisation *q, pl_err *err) {
     }
     fill_shares(q);
 done:
+    m->backend = usual;
     pl_free(keep);
     return st;
 }

@@ -5,9 +5,10 @@
 #include "flows/analyze/mixed.h"
 #include "session/quant.h"
 
-/* Fills of[0].session->quant; nothing for a model that is not quantised. why: of pl_mixed_open. */
+/* Fills of[0].session->quant; nothing for a model that is not quantised. why: from
+ * pl_mixed_open. */
 pl_status pl_quant_table(pl_mixed *m, const char *why, pl_err *err);
-/* How far the outputs may be off, of their size: by effective precision, or the user's. */
+/* Limit for the error of outputs relative to their size: by effective precision, or the user's. */
 double pl_quant_limit(const pl_analysis *x);
 
 #endif

@@ -1,4 +1,4 @@
-/* One side of a comparison: what its hook sees goes to the spool, or is compared with it. */
+/* One side of a comparison: values from its hook go to the spool, or are compared with it. */
 #include "flows/analyze/side_run.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ void pl_side_run_release(pl_side_run *r) {
 }
 
 /* The precision profile of the first place of the placement that has one. A backend without a
- * device is not asked: it is the CPU. One that cannot tell is taken for it. */
+ * device runs on the CPU and is not asked; one that does not know is assumed to. */
 static void find_arithmetic(pl_side_run *r) {
     const char *at = "";
     if (r->arithmetic != NULL) return;
@@ -115,8 +115,8 @@ static bool wanted(const pl_side_run *r, const pl_value *value) {
     return r->wants == NULL || r->wants(r->wants_ctx, value);
 }
 
-/* Runtimes may turn signed codes and zero points into unsigned ones: the same numbers, 128 apart.
- * *out is a new reference. */
+/* Runtimes may convert signed codes and zero points to unsigned ones, 128 apart. *out is a new
+ * reference. */
 static pl_status recode(const pl_value *value, const pl_datum *d, pl_datum **out, pl_err *err) {
     const pl_dtype declared = value->type != NULL && value->type->kind == PL_TYPE_TENSOR
                                   ? value->type->dtype

@@ -1,7 +1,7 @@
 /* One side of a comparison: compile, plain run, recorded run, second recorded run.
  *
- * What was recorded waits in a spool, by value of the model. Names that the backend says it stands
- * for count; names that the model does not have are counted and left out. */
+ * Recorded values are kept in a spool, by value of the model. The backend may map its names to
+ * values of the model; names that the model does not have are only counted. */
 #ifndef PL_SIDE_RUN_H
 #define PL_SIDE_RUN_H
 
@@ -13,8 +13,8 @@
 
 typedef struct pl_side_options {
     const char *spec;
-    pl_backend *backend; /* open already, stays the caller's; NULL = spec is opened */
-    const char *file;    /* that holds exactly the model; NULL = none */
+    pl_backend *backend; /* already open, owned by the caller; NULL = spec is opened */
+    const char *file;    /* file with exactly this model; NULL = none */
     double timeout;
     uint64_t memory_limit;
     int sandbox; /* PLUMB_SANDBOX_* */
@@ -38,20 +38,20 @@ typedef struct pl_side_run {
     pl_strmap by_name; /* values of the main graph */
     plumb_record_info info;
     size_t mode;
-    bool marked;          /* it shows nothing by itself: values were marked as outputs */
-    bool refused;         /* the backend refuses models with more outputs, and that is all */
-    bool outputs_differ;  /* those of the recorded run are kept, not those of the plain one */
-    bool observer_effect; /* the first way to record changed the outputs */
-    size_t n_recorded, n_unknown;    /* values of the model; names that it does not have */
-    const pl_value *unstable;        /* first value whose second run differed; NULL = none */
-    char difference[160];            /* its tuples: "a != b" */
-    char record_trouble[320];        /* recording failed where the plain run did not; "" */
-    const pl_arithmetic *arithmetic; /* never NULL after a plain run */
+    bool marked;                  /* it exposes no values: they were marked as outputs */
+    bool refused;                 /* only reason: the backend refuses models with more outputs */
+    bool outputs_differ;          /* outputs are those of the recorded run, not of the plain one */
+    bool observer_effect;         /* the first method of recording changed the outputs */
+    size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
+    const pl_value *unstable;     /* first value whose second run differed; NULL = none */
+    char difference[160];         /* its tuples: "a != b" */
+    char record_trouble[320];     /* recording failed where the plain run did not; "" */
+    const pl_arithmetic *arithmetic;                 /* never NULL after a plain run */
     bool (*wants)(void *ctx, const pl_value *value); /* NULL = every value is kept */
     void *wants_ctx;
 } pl_side_run;
 
-/* Tables and spool only: for data that comes from elsewhere. */
+/* Only tables and spool: for data from elsewhere. */
 pl_status pl_side_run_prepare(pl_side_run *run, pl_model *model, const pl_side_options *options,
                               pl_err *err);
 /* Puts a value as if it had been recorded. */
@@ -61,9 +61,9 @@ pl_status pl_side_run_init(pl_side_run *run, pl_model *model, const pl_side_opti
                            pl_err *err);
 void pl_side_run_release(pl_side_run *run);
 pl_status pl_side_run_plain(pl_side_run *run, pl_datum *const *in, pl_err *err);
-/* Records into the spool; the outputs of the plain run are always there. */
+/* Records into the spool; the outputs of the plain run are always available. */
 pl_status pl_side_run_record(pl_side_run *run, pl_datum *const *in, pl_err *err);
-/* Records again and compares every tuple; sets `unstable`. */
+/* Records again and compares all metadata and hashes; sets `unstable`. */
 pl_status pl_side_run_repeat(pl_side_run *run, pl_datum *const *in, pl_err *err);
 /* For blame; `ctx` is the run. */
 pl_run_data pl_side_run_data(const pl_side_run *run);

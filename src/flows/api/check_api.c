@@ -7,7 +7,7 @@
 #include "flows/check/check_run.h"
 
 struct plumb_check_result {
-    pl_check_run r; /* finished: it needs neither model nor options any more */
+    pl_check_run r; /* finished: model and options are no longer needed */
 };
 
 plumb_status plumb_check(plumb_model *model, const plumb_check_options *options,

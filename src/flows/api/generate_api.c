@@ -1,4 +1,4 @@
-/* plumb_generate: many steps with state, and what they showed. */
+/* plumb_generate: many steps with state, and their results. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "flows/steps/steps.h"
 
 struct plumb_generation {
-    pl_steps s; /* finished: it needs neither model nor options any more */
+    pl_steps s; /* finished: model and options are no longer needed */
     plumb_session *sessions[PL_MAX_ANALYSES];
 };
 
@@ -20,7 +20,7 @@ static pl_status read_options(const plumb_generate_options *given, plumb_generat
     return pl_list_check("plumb_generate_options.feeds", o->feeds, o->n_feeds, err);
 }
 
-/* The sessions become handles; the steps keep pointers to what is in them. */
+/* The sessions become handles; the steps keep pointers into them. */
 static pl_status take_sessions(plumb_generation *g, pl_err *err) {
     for (size_t i = 0; i < g->s.n_analyses; i++) {
         pl_session *copy = NULL;

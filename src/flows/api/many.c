@@ -77,7 +77,7 @@ static pl_tensor *tensor_of(const plumb_session *s, const char *value, const cha
     return plumb_session_tensor(s, value, side, &t, NULL) == PLUMB_OK ? (pl_tensor *)t : NULL;
 }
 
-/* Those that are nearest to backend `first` at this value. */
+/* Backends that are closest to backend `first` at this value. */
 static pl_status group_at(pl_many *m, const pl_many_value *v, size_t first, pl_err *err) {
     pl_tensor *a = tensor_of(m->sessions[first], v->value, "a");
     pl_tensor *b = tensor_of(m->sessions[first], v->value, "b");

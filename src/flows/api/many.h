@@ -1,4 +1,4 @@
-/* Several backends on one model: their sessions side by side. */
+/* Several backends on one model: their sessions together. */
 #ifndef PL_MANY_H
 #define PL_MANY_H
 
@@ -10,7 +10,7 @@ typedef struct pl_many_value { /* one row: a value of the model that some backen
     size_t *point; /* per session: index of its sync point, or PLUMB_NONE */
 } pl_many_value;
 
-/* Backends whose values are ten times nearer to each other than to the reference. */
+/* Backends whose values are ten times closer to each other than to the reference. */
 typedef struct pl_many_group {
     const char *value, *op;
     bool *in; /* per session */

@@ -72,6 +72,10 @@ void plumb_repro_free(plumb_repro *repro) {
     pl_free(repro);
 }
 
+static const char *word(const char *s) {
+    return s == NULL ? "" : s;
+}
+
 int plumb_repro_get(const plumb_repro *repro, plumb_repro_summary *out) {
     if (repro == NULL) return pl_struct_fill(out, NULL, 0);
     const pl_minified *r = repro->r;
@@ -87,7 +91,10 @@ int plumb_repro_get(const plumb_repro *repro, plumb_repro_summary *out) {
                                     .nodes_after = r->nodes_after,
                                     .inputs_after = r->inputs_after,
                                     .elements_after = r->elements_after,
-                                    .n_others = r->n_others };
+                                    .n_others = r->n_others,
+                                    .bisect_level = word(r->bisect_level),
+                                    .bisect_pass = word(r->bisect_pass),
+                                    .bisect_reason = word(r->bisect_reason) };
     return pl_struct_fill(out, &x, sizeof(x));
 }
 

@@ -7,6 +7,7 @@
 #include "flows/minify/oracle/planted.h"
 #include "flows/restrict.h"
 #include "graph/text/text.h"
+#include "onnx/not_onnx.h"
 #include "onnx/onnx.h"
 
 static pl_status wrap_take(pl_model *model, double started, plumb_model **out, pl_err *err) {
@@ -28,7 +29,8 @@ static pl_status read_path(const char *path, pl_model **out, pl_err *err) {
     pl_status st = pl_dir_open(path, &dir, err);
     if (st == PL_OK)
         st = pl_dir_look(dir, "model.onnx", NULL) == PL_KIND_NONE
-                 ? pl_fail(err, PL_E_INVALID, "folder '%s' has no model.onnx", path)
+                 ? pl_fail(err, PL_E_INVALID, "'%s' has no model.onnx; it is %s", path,
+                           pl_not_onnx_folder(path))
                  : pl_model_read_in(dir, "model.onnx", out, err);
     pl_dir_close(dir);
     return st;
@@ -96,7 +98,7 @@ const char *plumb_model_output_name(const plumb_model *m, size_t i) {
     return i < plumb_model_outputs(m) ? m->model->graph->outputs[i]->name : NULL;
 }
 
-/* NULL when it is not known, or not that of a tensor. */
+/* NULL when it is unknown or not a tensor. */
 static const pl_type *input_type(const plumb_model *m, size_t i) {
     const pl_type *type = i < plumb_model_inputs(m) ? m->model->graph->inputs[i]->type : NULL;
     return type == NULL || type->kind != PL_TYPE_TENSOR ? NULL : type;

@@ -1,5 +1,5 @@
-/* Options of plumb.h: every struct that starts with its size, its defaults, and the one way to read
- * a struct from a caller compiled with another version of the header. */
+/* Options of plumb.h: every struct that starts with its size, its defaults, and reading a struct
+ * from a caller that was compiled with another version of the header. */
 #include "flows/api/options.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ plumb_status plumb_options_init(plumb_options_kind kind, void *options, size_t s
     if (options == NULL || (int)kind < 0 || (int)kind >= N_ROWS || size < sizeof(size_t))
         return PLUMB_E_USAGE;
     const row *r = &rows[kind];
-    memset(options, 0, size); /* a newer caller's fields: 0 is their "not used" */
+    memset(options, 0, size); /* fields of a newer caller: 0 means "not used" */
     memcpy(options, r->defaults, size < r->size ? size : r->size);
     memcpy(options, &size, sizeof(size));
     return PLUMB_OK;

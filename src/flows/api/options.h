@@ -7,19 +7,19 @@
 #include "base/utf8.h"
 #include "flows/api.h"
 
-/* The caller's options over the defaults: a smaller size is an older header, whose missing fields
- * get their defaults; a larger one may only hold zeros beyond what is known. `to` has the size of
- * this version; `from` may be NULL. */
+/* Reads the caller's options over the defaults. A smaller size is an older header, whose missing
+ * fields get their defaults; a larger one may only have zeros beyond the known fields. `to` has the
+ * size of this version; `from` may be NULL. */
 pl_status pl_options_read(plumb_options_kind kind, const void *from, void *to, pl_err *err);
-/* The same for a member that points to further options: *given becomes `own`. */
+/* The same for a member that points to other options: *given becomes `own`. */
 pl_status pl_inputs_read(const plumb_inputs **given, plumb_inputs *own, pl_err *err);
 pl_status pl_context_read(const plumb_context **given, plumb_context *own, pl_err *err);
 
 /* No text of a list may be NULL. */
 pl_status pl_list_check(const char *name, const char *const *list, size_t n, pl_err *err);
 
-/* A result that is a struct: copies all but `size`, and at most as much as the caller's size says.
- * from == NULL: zeros. 1 when something was filled in. */
+/* Fills a result struct: copies everything but `size`, at most as much as the caller's size. from
+ * == NULL: zeros. Returns 1 if something was filled in. */
 int pl_struct_fill(void *to, const void *from, size_t n_bytes);
 
 /* The user's callback with state: a cancel request persists, phase names are sanitised, and phase
@@ -29,9 +29,9 @@ typedef struct pl_watch {
     char phase[160];
     int64_t done, total;
     int cancelled;
-    pid_t pid; /* whose callback it is */
+    pid_t pid; /* process that the callback belongs to */
 } pl_watch;
-/* What the flows get; NULL without a callback. Lives as long as *w. */
+/* What flows get; NULL without a callback. Valid as long as *w. */
 const plumb_progress *pl_watch_init(pl_watch *w, const plumb_progress *user);
 
 /* A missing argument ends the function with an error that names it. */

@@ -1,4 +1,4 @@
-/* plumb_recorder_*: any engine records itself. */
+/* plumb_recorder_*: for engines that record themselves. */
 #include <stdint.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct plumb_recorder {
     pl_recorder *recorder;
 };
 
-/* The bytes of the file; the engine's model need not be one that plumb can read. */
+/* Hashes the bytes of the file; plumb need not be able to read the engine's model. */
 static pl_status put_model(pl_json *j, const char *path, pl_err *err) {
     pl_file_map *map = NULL;
     char hex[PL_HASH128_HEX];

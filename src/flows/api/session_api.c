@@ -1,4 +1,4 @@
-/* plumb_session: what was found, point by point, and in any format. */
+/* plumb_session: the results, point by point, and in any format. */
 #include "flows/api/session_api.h"
 
 #include <math.h>
@@ -128,7 +128,7 @@ size_t plumb_session_points(const plumb_session *h) {
     return h == NULL ? 0 : h->session->n_points;
 }
 
-/* Kept in the folder, or in the recording that the session names. */
+/* Is it stored in the folder, or in the recording that the session names? */
 static int is_kept(const plumb_session *h, const pl_side *side, const pl_side_info *info) {
     if (side->blob != NULL) return h->folder[0] != '\0';
     return side->key != NULL && info->path != NULL && info->path[0] != '\0';

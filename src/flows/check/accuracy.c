@@ -12,11 +12,11 @@
 
 enum { DEPTH_MAX = 32 };
 /* How much further from gold than the reference correct code may be. Measured on 30 real models:
- * ONNX Runtime and jit stay below 4, but for outputs of one element where the reference is lucky.
- */
+ * ONNX Runtime and jit stay below 4, except for single-element outputs where the reference happens
+ * to be very close. */
 static const double NOISE = 16;
 static const double MOVES = 4;
-/* Of the rms of the output; those lucky ones stay below 2e-6 of it in float32. */
+/* Relative to the rms of the output; those exceptions stay below 2e-6 in float32. */
 static const double floors[PL_PRECISION_COUNT] = {
     [PL_PRECISION_F64] = 1e-13, [PL_PRECISION_F32] = 1e-5,   [PL_PRECISION_F16] = 2e-3,
     [PL_PRECISION_BF16] = 2e-2, [PL_PRECISION_F8E4M3] = 0.1, [PL_PRECISION_F8E5M2] = 0.2,
@@ -24,7 +24,7 @@ static const double floors[PL_PRECISION_COUNT] = {
     [PL_PRECISION_INT4] = 0.5,  [PL_PRECISION_INT2] = 1,     [PL_PRECISION_EXACT] = 0,
 };
 
-/* By figures, of an output's size: below this no output fails without a culprit. */
+/* Relative to an output's size: below this no output fails by figures without a culprit. */
 static const double OUTPUT_TOL = 1e-4;
 
 double pl_accuracy_output_tol(const pl_accuracy *a) {
@@ -149,7 +149,7 @@ pl_precision pl_output_precision(const pl_model *model, const pl_value *output, 
         if (t != NULL && t->kind == PL_TYPE_TENSOR && pl_dtype_is_float(t->dtype))
             p = coarser(p, pl_precision_of(t->dtype, t->dtype));
         *flips = *flips || rounds_to_codes(node);
-        whole = has_body(node); /* what a body captures is not listed */
+        whole = has_body(node); /* values captured by a body are not listed */
         for (uint32_t i = 0; i < node->n_in && !whole; i++) {
             if (node->in[i] == NULL || seen[node->in[i]->id]) continue;
             seen[node->in[i]->id] = true;
@@ -179,12 +179,12 @@ static double rmse_of(const pl_accumulators *acc) {
     return pl_metric_find("rmse")->value(acc);
 }
 
-/* What the floats allow; codes that flip have to be shown to (pl_accuracy_settle). */
+/* What the floats allow; flipped codes must be justified (pl_accuracy_settle). */
 static pl_precision without_flips(const pl_accuracy *a, pl_precision precision) {
     return a->flips && precision >= PL_PRECISION_INT16 ? a->floats : precision;
 }
 
-/* Against gold. `of_ref` and `of_res` are measured against it. */
+/* Judges against gold, by the errors `of_ref` and `of_res`. */
 static void judge_by_gold(const pl_accuracy *a, const pl_accumulators *of_ref,
                           const pl_accumulators *of_res, pl_accuracy_check *c) {
     const double rms = rms_of(of_res);
@@ -228,8 +228,8 @@ static pl_status judge_by_reference(const pl_accuracy *a, const triple *t, pl_ac
     return PL_OK;
 }
 
-/* The places of NaN and Inf: as in the reference; or as in gold, when the reference is the odd one.
- */
+/* Positions of NaN and Inf must be as in the reference, or as in gold if the reference differs from
+ * it. */
 static pl_status judge_floats(const pl_accuracy *a, const triple *t, pl_accuracy_check *c,
                               pl_err *err) {
     const bool gold = t->gold != NULL && isnan(a->tol) && pl_tensor_same_shape(t->gold, t->res);
@@ -272,7 +272,7 @@ static void say_unequal(pl_accuracy_check *c) {
          (long long)c->acc.n, (long long)c->acc.mismatch_index);
 }
 
-/* Every element is the reference's, or lies about where fp64 has another answer than that. */
+/* Is every element equal to the reference, or near fp64 where that differs from the reference? */
 static pl_status is_ref_or_gold(const triple *t, bool *is, pl_err *err) {
     enum { RUN = 512 };
     double x[RUN], r[RUN], g[RUN];
@@ -301,12 +301,12 @@ static pl_status is_ref_or_gold(const triple *t, bool *is, pl_err *err) {
 }
 
 /* Integers and bools when not strict: one code of 8 bits that was a float is rounding; an element
- * where fp64 has another answer than the reference has none. */
+ * where fp64 differs from the reference does not count. */
 static pl_status judge_codes(const pl_accuracy *a, const triple *t, pl_accuracy_check *c,
                              pl_err *err) {
     const pl_dtype d = t->ref->dtype;
     bool either = false;
-    /* With gold it is asked whether rounding flips as many (pl_accuracy_settle). */
+    /* With gold, pl_accuracy_settle checks whether rounding flips as many. */
     if (a->flips && pl_dtype_is_integer(d) && pl_dtype_bits(d) <= 8 && c->acc.max_abs <= 1 &&
         (t->gold == NULL || a->floats >= a->precision))
         return PL_OK;
@@ -366,7 +366,7 @@ static pl_status walk(const pl_accuracy *a, const pl_datum *ref, const pl_datum 
         const bool first = i == 0;
         if (item.same && !first) continue;
         *c = item;
-        c->measured = false; /* of one item only */
+        c->measured = false; /* it is of one item only */
         if (item.same) continue;
         char rest[sizeof(c->path)];
         snprintf(rest, sizeof(rest), "%s", item.path);
@@ -406,7 +406,7 @@ static pl_status compare_torch(const pl_accuracy *a, const pl_datum *ref, const 
     c->precision = pl_precision_of(res->tensor->dtype, ref->tensor->dtype);
     c->measured = true;
     PL_TRY(pl_accumulate(a->pool, res->tensor, ref->tensor, &c->acc, err));
-    if (c->ignored && c->acc.n_mismatch == 0) c->ignored = false; /* equal, all the same */
+    if (c->ignored && c->acc.n_mismatch == 0) c->ignored = false; /* equal anyway */
     return PL_OK;
 }
 

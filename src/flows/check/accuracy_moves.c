@@ -1,5 +1,4 @@
-/* The second check of the gate: is the output at a place where the function jumps, or does ONNX
- * leave it open? */
+/* The second check of the gate: is the output at a discontinuity, or is ONNX ambiguous? */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +11,9 @@
 #include "metric/overflow.h"
 #include "ops/op.h"
 
-/* Relative, at random: the rounding errors of a few layers, of some, of many. A discontinuity is
- * hit sooner or later; a smooth function moves by no more than the perturbation. */
+/* Relative size of a random perturbation: the rounding errors of a few layers, of some, of many. It
+ * hits a discontinuity sooner or later; a smooth function moves by no more than the
+ * perturbation. */
 static double move_size(pl_precision precision, size_t k) {
     const double least = precision <= PL_PRECISION_F32   ? 0x1p-20
                          : precision == PL_PRECISION_F16 ? 0x1p-11
@@ -79,7 +79,7 @@ static pl_status settle_open(pl_accuracy_moves *m, size_t i, const pl_datum *res
     pl_accuracy_check again;
     if (!pl_model_has_flag(m->model, PL_OP_OPEN)) return PL_OK;
     for (int k = 0; k < 2; k++) {
-        pl_err trouble = PL_ERR_INIT; /* the other model may not run here: no excuse then */
+        pl_err trouble = PL_ERR_INIT; /* if the other reading cannot run, there is no excuse */
         if (m->other[k] == NULL &&
             run(m, m->in, k == 1, true, &m->other[k], &trouble) == PL_E_MEMORY)
             return pl_fail_memory(err, 1);
@@ -94,7 +94,7 @@ static pl_status settle_open(pl_accuracy_moves *m, size_t i, const pl_datum *res
 
 /* ---- codes that flip ---- */
 
-/* How many times the spread two correct runs may be apart. */
+/* Two correct runs may be this many times the spread apart. */
 static const double FLIPS = 4;
 
 bool pl_accuracy_excuse_flips(const pl_accuracy *a, const pl_spread *spread, pl_accuracy_check *c) {
@@ -125,7 +125,7 @@ static pl_status measure_spread(pl_accuracy_moves *m, pl_err *err) {
                               err);
 }
 
-/* Does the rule for floats alone hold, or the coarse one where the spread is not known? */
+/* Does the rule for floats alone apply, or the coarse one because the spread is unknown? */
 static bool asks_for_flips(const pl_accuracy *a) {
     return a->profile == PL_PROFILE_PLUMB && a->flips && isnan(a->tol) && a->floats < a->precision;
 }
@@ -144,7 +144,7 @@ pl_status pl_accuracy_recorded(pl_accuracy_moves *m, size_t i, const pl_datum *r
     return pl_accuracy_compare(m->accuracy, ref, res, NULL, check, err);
 }
 
-/* Against gold: `check` failed by the floors of floats. */
+/* Against gold: `check` failed the limits for floats. */
 static pl_status settle_flips(pl_accuracy_moves *m, size_t i, pl_accuracy_check *c, pl_err *err) {
     PL_TRY(measure_spread(m, err));
     const pl_spread *s = &m->spread[i];
@@ -167,7 +167,7 @@ static pl_status settle_flips(pl_accuracy_moves *m, size_t i, pl_accuracy_check 
     return PL_OK;
 }
 
-/* An index at a tie, a code between two: no more of them may differ than rounding moves. */
+/* An index at a tie, a code between two: no more may differ than rounding moves. */
 static pl_status excuse_codes(const pl_datum *gold, const pl_datum *moved, pl_accuracy_check *c,
                               pl_err *err) {
     pl_accumulators acc;
@@ -235,7 +235,7 @@ pl_status pl_accuracy_birth(const pl_accuracy_moves *m, const pl_value **out, pl
                                             .hook = see,
                                             .hook_ctx = &b };
         pl_interp *interp = NULL;
-        pl_err trouble = PL_ERR_INIT; /* it ran before; when it does not now, there is no excuse */
+        pl_err trouble = PL_ERR_INIT; /* if it fails now, there is no excuse */
         b.fp64 = k == 1;
         st = pl_interp_new(m->model, &options, &interp, &trouble);
         if (st == PL_OK) st = pl_interp_run(interp, m->in, made, &trouble);
@@ -252,7 +252,7 @@ pl_status pl_accuracy_birth(const pl_accuracy_moves *m, const pl_value **out, pl
     return st;
 }
 
-/* To round is what a Cast is for: the Inf of one that leads to the output is the model's word. */
+/* A Cast is meant to round: Inf from one that leads to the output is what the model asks for. */
 static pl_status settle_overflow(const pl_accuracy_moves *m, pl_accuracy_check *check,
                                  pl_err *err) {
     const pl_value *first = NULL;
@@ -278,7 +278,7 @@ pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, const pl_datum *res
     if (!check->same && asks_for_flips(m->accuracy)) PL_TRY(settle_flips(m, i, check, err));
     if (check->same || (isnan(check->largest_allowed) && !codes)) return PL_OK;
     for (size_t k = 0; k < PL_ACCURACY_MOVES && !check->same; k++) {
-        pl_err trouble = PL_ERR_INIT; /* on such inputs it may not run: then there is no excuse */
+        pl_err trouble = PL_ERR_INIT; /* may fail on such inputs: then there is no excuse */
         const pl_status st = m->moved[k] == NULL ? run_moved(m, k, &trouble) : PL_OK;
         if (st == PL_E_MEMORY) return pl_fail_memory(err, 1);
         if (st != PL_OK || m->moved[k][i] == NULL) continue;
@@ -292,10 +292,10 @@ pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_da
                                      const pl_datum *res, const pl_accuracy_figures *figures,
                                      pl_accuracy_check *check, pl_err *err) {
     pl_accuracy accuracy = *m->accuracy;
-    accuracy.any_float = true; /* a run may hold values wider than the model says */
+    accuracy.any_float = true; /* a run may have wider values than the model declares */
     PL_TRY(pl_accuracy_compare(&accuracy, ref, res, m->gold[i], check, err));
     if (check->same && check->measured && pl_accumulators_class(&check->acc) == PL_PAIR_EXACT) {
-        return PL_OK; /* the reference's own numbers, however far from fp64: it overflows, say */
+        return PL_OK; /* equal to the reference, however far from fp64 (overflow, for example) */
     }
     if (check->same && !isnan(check->largest_allowed)) {
         check->allowed = pl_accuracy_output_tol(&accuracy) * figures->scale;

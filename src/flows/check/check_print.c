@@ -1,4 +1,4 @@
-/* Describing a checked run: the session that other formats are made of, the error, JSON, text. */
+/* Describes a checked run: the session behind other formats, the error, JSON, text. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,10 @@
 #include "flows/outputs.h"
 #include "report/session_print.h"
 #include "session/lost_calls.h"
+#include "session/quant.h"
 #include "session/verdict.h"
+
+enum { MOST_LAYERS = 10 };
 
 static const pl_value *output_of(const pl_check_run *r, size_t i) {
     return r->candidate.model->graph->outputs[i];
@@ -298,6 +301,10 @@ static void put_json(const pl_check_run *r, pl_buf *out) {
     pl_json_array_end(&j);
     put_timing(r, &j);
     if (r->mode != PLUMB_CHECK_NONE) put_accuracy(r, &j);
+    if (r->session->quant != NULL) {
+        pl_json_key(&j, "quantisation");
+        pl_quant_put_json(r->session->quant, &j);
+    }
     pl_json_key(&j, "changes");
     pl_changes_put_json(&r->candidate.changes, &j);
     if (r->backward) {
@@ -348,6 +355,10 @@ static void put_changes(const pl_check_run *r, pl_buf *out) {
 
 static void put_text(const pl_check_run *r, pl_buf *out) {
     pl_buf_printf(out, "%s\n", r->status);
+    if (r->session->quant != NULL) {
+        pl_quant_put_text(r->session->quant, MOST_LAYERS, "plumb analyze shows all", out);
+        pl_buf_putc(out, '\n');
+    }
     put_outputs(r, out);
     put_changes(r, out);
     if (r->candidate.note[0] != '\0') pl_buf_printf(out, "note: %s\n", r->candidate.note);

@@ -1,5 +1,4 @@
-/* The checked run: the reference against itself, gold, the candidate
- * against the reference. */
+/* The checked run: reference against itself, gold, candidate against reference. */
 #include "flows/check/check_run.h"
 
 #include <math.h>
@@ -12,6 +11,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/rng.h"
+#include "flows/analyze/quant_answer.h"
 #include "flows/inputs.h"
 #include "flows/inputs_recorded.h"
 #include "flows/outputs.h"
@@ -62,8 +62,8 @@ static pl_status read_options(pl_check_run *r, pl_err *err) {
                                        .same = o->same,
                                        .tol = o->tol };
     PL_TRY(pl_accuracy_read(&rule, a, err));
-    r->spec = o->run->backend == NULL ? "eager" : o->run->backend;
-    r->reference_spec = o->reference == NULL ? "eager" : o->reference;
+    r->spec = pl_backend_spec_or_default(o->run->backend);
+    r->reference_spec = pl_backend_spec_or_default(o->reference);
     a->any_float =
         strstr(r->spec, "eager:fp64") != NULL || strstr(r->reference_spec, "eager:fp64") != NULL;
     r->n_runs = o->run->repeat > 1 ? (size_t)o->run->repeat : 1;
@@ -91,7 +91,7 @@ static pl_status open_reference(pl_check_run *r, pl_err *err) {
     return pl_make_ready(r->reference_model->model, PL_READY_RESOLVED, NULL, err);
 }
 
-/* Inputs of another reference model. */
+/* Inputs for a different reference model. */
 static pl_status match_inputs(const pl_check_run *r, pl_datum **in, pl_err *err) {
     const pl_graph *to = r->reference_model->model->graph, *from = r->m->model->graph;
     for (size_t i = 0; i < to->n_inputs; i++) {
@@ -214,7 +214,7 @@ static void side_close(side *s) {
     s->backend = NULL;
 }
 
-/* A backend that fails is a result; a spec that is wrong, or plumb's own trouble, is an error. */
+/* A failing backend is a result; an invalid spec, or trouble of plumb itself, is an error. */
 static bool is_result(const side *s, pl_status st) {
     return s->backend != NULL && (st == PL_E_BACKEND || st == PL_E_TIMEOUT ||
                                   st == PL_E_UNSUPPORTED || st == PL_E_INVALID);
@@ -230,7 +230,7 @@ static pl_status failed(pl_check_run *r, side *s, const char *who, const char *w
     }
     const plumb_inputs *in = r->options->run->inputs;
     const bool bad_inputs = strncmp(word, "eager_1st", 9) == 0 && in->n_files + in->n_sets == 0 &&
-                            strncmp(r->reference_spec, "eager", 5) == 0 && !s->out_of_memory;
+                            !pl_backend_is_guarded(r->reference_spec) && !s->out_of_memory;
     if (bad_inputs)
         return pl_fail(err, PL_E_INVALID,
                        "the reference cannot run on the generated inputs (%s); set dimensions with "
@@ -262,7 +262,7 @@ static pl_status read_recording(pl_check_run *r, pl_err *err) {
     return PL_OK;
 }
 
-/* Twice; the second run must give the same bits. */
+/* Runs it twice; the second run must give the same bits. */
 static pl_status run_reference(pl_check_run *r, pl_err *err) {
     side s = { .backend = NULL };
     pl_err trouble = PL_ERR_INIT;
@@ -332,7 +332,7 @@ static void tell_moves(void *ctx, size_t done, size_t all) {
     tell(ctx, "second fp64 run", done, all);
 }
 
-/* By what output i is made of on both sides. */
+/* By the effective precision of output i on both sides. */
 static void set_precision(pl_check_run *r, size_t i, size_t k) {
     const pl_model *a = r->candidate.model, *b = r->reference->model;
     bool flips = false;
@@ -342,12 +342,13 @@ static void set_precision(pl_check_run *r, size_t i, size_t k) {
         pl_output_precision(b, b->graph->outputs[k], NULL, &r->accuracy.flips, &r->accuracy.floats);
     r->accuracy.precision = own > its ? own : its;
     if (floats > r->accuracy.floats) r->accuracy.floats = floats;
-    /* Codes of the candidate alone, a quantised model against its float one, are off by design. */
+    /* If only the candidate has codes (a quantised model against its float model), differences are
+     * expected. */
     if (flips && !r->accuracy.flips) r->accuracy.floats = r->accuracy.precision;
     r->accuracy.flips = r->accuracy.flips || flips;
 }
 
-/* The recording is the truth; gold tells whether the model or the runtime is to blame. */
+/* The recording is the truth; gold shows whether the model or the runtime is to blame. */
 static pl_status compare_recorded(pl_check_run *r, size_t i, pl_accuracy_check *check,
                                   pl_err *err) {
     const pl_datum *ref = r->ref[r->of[i] - 1], *gold = r->gold[r->of[i] - 1];
@@ -405,7 +406,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* One compile and one run. *done is false when it failed, which the status tells. */
+/* One compile and one run. *done is false when it failed, with the reason in the status. */
 static pl_status run_once(pl_check_run *r, size_t k, double *seconds, bool *done, pl_err *err) {
     side s = { .backend = NULL };
     pl_err trouble = PL_ERR_INIT;
@@ -424,7 +425,7 @@ static pl_status run_once(pl_check_run *r, size_t k, double *seconds, bool *done
     return PL_OK;
 }
 
-/* Checks of a run that failed are kept when most runs fail, of one that passed when most pass. */
+/* Keeps the checks of a failed run when most runs fail, of a passed one when most pass. */
 static pl_status run_candidate(pl_check_run *r, pl_err *err) {
     const bool judged = r->options->mode != PLUMB_CHECK_NONE;
     double *seconds = pl_calloc(r->n_runs, sizeof(double));
@@ -520,7 +521,7 @@ static pl_status apply_baseline(pl_check_run *r, pl_err *err) {
     return PL_OK;
 }
 
-/* The status is the session's outcome in PyTorch's words. */
+/* The status is the outcome of the session in PyTorch's words. */
 pl_status pl_check_conclude(pl_check_run *r, pl_err *err) {
     const pl_session *s = r->session;
     const pl_claim claim = { .truth = r->recording != NULL, .agree = "every output agrees" };
@@ -532,6 +533,18 @@ pl_status pl_check_conclude(pl_check_run *r, pl_err *err) {
         snprintf(r->error, sizeof(r->error), "no verdict: %s", s->reason);
     }
     return PL_OK;
+}
+
+/* A quantised model that fails against its float model: which layer costs how much. */
+static pl_status weigh_layers(pl_check_run *r, pl_err *err) {
+    const plumb_check_options *o = r->options;
+    const pl_quant_question q = { .model = pl_api_model_file(r->m),
+                                  .floats = pl_api_model_file(r->reference_model),
+                                  .inputs = o->run->inputs,
+                                  .threads = o->run->threads,
+                                  .tol = o->tol };
+    if (o->context->amp != NULL || r->backward) return PL_OK;
+    return pl_quant_answer(&q, r->session, err);
 }
 
 static bool over(const pl_check_run *r) {
@@ -550,7 +563,10 @@ pl_status pl_check_run_all(pl_check_run *r, pl_err *err) {
     if (!over(r)) PL_TRY(run_candidate(r, err));
     PL_TRY(pl_check_fill_session(r, err));
     if (judged) PL_TRY(apply_baseline(r, err));
-    if (strcmp(r->status, "fail_accuracy") == 0) pl_check_put_error(r, r->error, sizeof(r->error));
+    if (strcmp(r->status, "fail_accuracy") == 0) {
+        pl_check_put_error(r, r->error, sizeof(r->error));
+        if (r->reference_model != NULL) PL_TRY(weigh_layers(r, err));
+    }
     return write_outputs(r, err);
 }
 

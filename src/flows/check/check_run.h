@@ -1,7 +1,7 @@
-/* Inside the checked run (run --accuracy): what its parts share.
+/* Private to the checked run: shared by its parts.
  *
- * check_run.c runs, check_print.c describes. The words of `status` are those of PyTorch's
- * benchmark harness , whatever the reference is. */
+ * check_run.c runs, check_print.c describes. The words of `status` are those of PyTorch's benchmark
+ * harness, whatever the reference is. */
 #ifndef PL_CHECK_RUN_H
 #define PL_CHECK_RUN_H
 
@@ -50,7 +50,7 @@ typedef struct pl_check_run {
 
 /* check_run.c. The caller sets m and options; everything else is zero at first. */
 pl_status pl_check_run_all(pl_check_run *r, pl_err *err);
-/* Keeps what pl_check_print needs; model and options may go after that. */
+/* Keeps what pl_check_print needs; model and options may be freed afterwards. */
 void pl_check_run_finish(pl_check_run *r);
 void pl_check_run_release(pl_check_run *r);
 

@@ -8,7 +8,7 @@
 
 /* clang-format off */
 static const pl_erratum errata[] = {
-    /* Inputs and outputs of the fixed case are the same bytes; its model has the attribute. */
+    /* The fixed case has the same input and output bytes; its model has the attribute. */
     { .name = "test_adam_multiple", .model_hash = "8cb15433cfd9a21d6d8f2697df5def78",
       .node = 0, .attr = "epsilon", .value = 1e-2F,
       .text = "the data were made with epsilon = 0.01; the model leaves it at 1e-6",

@@ -1,7 +1,7 @@
 /* Errata of the ONNX test data: models that contradict their own data and were fixed upstream.
  *
  * A row names one model by the hash of its file and the attribute of the fixed one; plumb test
- * applies it, so that the case is run and judged as its authors meant it, and says so. */
+ * applies it, so that the case is judged as its authors intended, and reports it. */
 #ifndef PL_TEST_ERRATA_H
 #define PL_TEST_ERRATA_H
 
@@ -12,9 +12,9 @@ typedef struct pl_erratum {
     const char *name;       /* of the case: the last part of its path */
     const char *model_hash; /* XXH3-128 of model.onnx */
     uint32_t node;          /* of the main graph */
-    const char *attr;       /* a float that is set */
+    const char *attr;       /* float attribute to set */
     float value;
-    const char *text;   /* for people */
+    const char *text;   /* for users */
     const char *source; /* where it was fixed */
 } pl_erratum;
 

@@ -100,7 +100,7 @@ static pl_status restore_bfloat16(pl_datum **d, pl_err *err) {
 }
 
 typedef struct pb_file {
-    pl_datum *datum; /* NULL when the file is not there */
+    pl_datum *datum; /* NULL if the file does not exist */
     bool is_cut;     /* values are truncated to bfloat16, so a rounded one may be one step above */
 } pb_file;
 
@@ -117,7 +117,7 @@ static pl_status read_pb(const pl_dir *dir, const char *name, const pl_type *typ
     return st;
 }
 
-/* DIR/input_N.pb; out->datum stays NULL when the file is not there. */
+/* DIR/input_N.pb; out->datum stays NULL if the file does not exist. */
 static pl_status read_numbered(const pl_dir *dir, const char *kind, size_t n, const pl_type *type,
                                pb_file *out, pl_err *err) {
     char name[64];
@@ -134,7 +134,7 @@ static void drop_data(pl_datum **data, size_t n) {
     }
 }
 
-/* Opens, plans, and makes room for the data. */
+/* Opens, plans, and allocates the data. */
 static pl_status case_open(test_case *t, const char *model_path, const suite *s, pl_err *err) {
     if (t->model == NULL) PL_TRY(pl_model_read(model_path, &t->model, err));
     const pl_interp_options options = { .pool = s->options->pool,
@@ -145,7 +145,7 @@ static pl_status case_open(test_case *t, const char *model_path, const suite *s,
     const pl_compile_options compile = { .file = t->erratum == NULL ? model_path : NULL,
                                          .any_shape = true };
     if (s->options->backend != NULL) {
-        pl_ops_resolve(t->model, NULL); /* only to know which answers are random */
+        pl_ops_resolve(t->model, NULL); /* only to know which results are random */
         PL_TRY(pl_program_new(s->options->backend, t->model, &compile, &t->program, err));
     } else {
         PL_TRY(pl_make_ready(t->model, PL_READY_LOWERED, NULL, err));
@@ -176,8 +176,8 @@ static pl_status run_once(test_case *t, pl_err *err) {
                               : pl_interp_run(t->interp, t->in, t->got, err);
 }
 
-/* The expected values of a Fourier transform were computed in float32 themselves: an exact zero may
- * stand there as a few units of the largest element's last place. */
+/* Expected values of Fourier transforms were computed in float32: an exact zero may appear as a few
+ * units in the last place of the largest element. */
 static double transform_noise(const pl_datum *want) {
     if (want->kind != PL_TYPE_TENSOR || !pl_dtype_is_float(want->tensor->dtype)) return 0;
     const double u = pl_dtype_unit_roundoff(want->tensor->dtype);
@@ -301,8 +301,8 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
     return PL_OK;
 }
 
-/* Why a backend did not pass, in one word. Only the text of its error says that a runtime lacks an
- * operator. */
+/* Why a backend did not pass, in one word. That a runtime lacks an operator is only visible in its
+ * message. */
 static const char *class_of(const suite *s, pl_status st, const char *message) {
     static const char *const lacks[] = { "not implemented", "not supported", "is not a registered",
                                          "No Op registered", "is under development" };
@@ -337,7 +337,7 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
     const pl_status st = light ? run_light(&t, s, &status, reason, sizeof(reason), &failure)
                                : run_folder(&t, s, &status, reason, sizeof(reason), &failure);
     if (st != PL_OK) {
-        /* If the data cannot be passed to the backend, that is no failure of the backend. */
+        /* If the data cannot be passed to the backend, the backend has not failed. */
         const bool unsaid = s->options->backend != NULL && st == PL_E_UNSUPPORTED;
         status = unsaid ? PL_CASE_SKIP : PL_CASE_FAIL;
         snprintf(reason, sizeof(reason), "%s", failure.message);

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "base/same_file.h"
 #include "blame/sync.h"
+#include "flows/analyze/quant_answer.h"
 #include "flows/compare/compare_blame.h"
 #include "flows/compare/compare_side.h"
 #include "flows/provenance.h"
@@ -69,7 +70,7 @@ static pl_status read_rule(comparison *c, pl_err *err) {
     pl_same_options_init(&j->same);
     if (o->has_tol) j->same.tol = o->tol;
     if (o->same != NULL) PL_TRY(pl_same_options_parse(o->same, &j->same, err));
-    /* A metric of a plugin sorts, plumb's own colour. */
+    /* A plugin's metric only sorts; plumb's own give the colours. */
     const pl_metric *m = pl_metric_find(o->metric != NULL ? o->metric : "psnr");
     j->metric = m != NULL ? m : pl_metric_find("psnr");
     return PL_OK;
@@ -140,8 +141,23 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
 }
 
-static const char *spec_of(const char *spec) {
-    return spec == NULL ? "eager" : spec;
+/* What would run a model, where there is none to run. */
+static pl_status check_options(const comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    const plumb_inputs *in = o->inputs;
+    const bool one = c->side[0].is_model || c->side[1].is_model;
+    const char *unused = NULL;
+    if (o->reference != NULL && !(c->side[0].is_model && c->side[1].is_model))
+        return pl_fail(err, PL_E_USAGE, "option 'reference' requires a model on both sides");
+    if (one) return PL_OK;
+    if (in->n_files + in->n_samples > 0) unused = "input";
+    if (in->n_sets > 0) unused = "inputs";
+    if (in->n_dims > 0) unused = "dim";
+    if (in->n_ranges > 0) unused = "range";
+    if (in->fill != PLUMB_FILL_RANDOM) unused = "fill";
+    if (o->backend != NULL) unused = "backend";
+    if (unused == NULL) return PL_OK;
+    return pl_fail(err, PL_E_USAGE, "option '%s' requires a model; A and B are recordings", unused);
 }
 
 /* Comparing a computation with itself would always agree. */
@@ -153,11 +169,12 @@ static pl_status check_sides(const comparison *c, pl_err *err) {
                        "'%s' and '%s' are one file, so there is nothing to compare",
                        c->side[0].path, c->side[1].path);
     if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
-    return pl_two_sides_check(spec_of(o->backend), c->side[0].model->model, spec_of(o->reference),
-                              c->side[1].model->model, err);
+    return pl_two_sides_check(pl_backend_spec_or_default(o->backend), c->side[0].model->model,
+                              pl_backend_spec_or_default(o->reference), c->side[1].model->model,
+                              err);
 }
 
-/* Files of nothing but elements take type and shape from the value of their name. */
+/* Raw element files take type and shape from the value of the same name. */
 static void retype(pl_compare_side *raw, const pl_compare_side *by) {
     for (size_t i = 0; i < by->recording->n_records; i++) {
         const pl_record *r = &by->recording->records[i];
@@ -169,6 +186,7 @@ static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err 
     PL_TRY(pl_compare_side_open(&c->side[0], a, err));
     PL_TRY(pl_compare_side_open(&c->side[1], b, err));
     PL_TRY(timed(c, "open", err));
+    PL_TRY(check_options(c, err));
     PL_TRY(check_sides(c, err));
     for (int i = 0; i < 2; i++)
         if (c->side[i].is_model) PL_TRY(record_side(c, i, err));
@@ -246,7 +264,7 @@ static pl_status apply_baseline(comparison *c, pl_err *err) {
     return PL_OK;
 }
 
-/* With a model at hand, what diverges is explained by computing it again. */
+/* With a model, explains divergences by replaying. */
 static pl_status replay(comparison *c, pl_err *err) {
     const pl_session *s = c->session;
     size_t n_bad = 0;
@@ -257,8 +275,8 @@ static pl_status replay(comparison *c, pl_err *err) {
                             &c->progress, c->session, &c->notes, err);
 }
 
-/* A run of a model against a recording: what the run computed rightly and the recording has
- * otherwise is the model's fault. */
+/* A run of a model against a recording: if the run computed correctly and the recording differs,
+ * the model is at fault. */
 static bool is_truth(const comparison *c) {
     return c->side[0].is_model && !c->side[1].is_model;
 }
@@ -356,7 +374,7 @@ static pl_status put_notes(comparison *c, pl_err *err) {
     return PL_OK;
 }
 
-/* A recording made on the fly is gone afterwards: its tensors go to the store. */
+/* A recording made on the fly is deleted afterwards, so its tensors go to the store. */
 static pl_status pack(comparison *c, int i, pl_err *err) {
     pl_session *s = c->session;
     const pl_recording *rec = c->side[i].recording;
@@ -405,10 +423,24 @@ static void put_time(pl_session *s) {
     if (getrusage(RUSAGE_SELF, &usage) == 0) s->peak_rss = (int64_t)usage.ru_maxrss * 1024;
 }
 
+/* Two models, one of them quantised: which layer costs how much. */
+static pl_status weigh_layers(comparison *c, pl_err *err) {
+    const plumb_compare_options *o = c->options;
+    const pl_quant_question q = { .model = c->side[0].path,
+                                  .floats = c->side[1].path,
+                                  .inputs = o->inputs,
+                                  .metric = o->metric,
+                                  .threads = o->threads,
+                                  .tol = o->has_tol ? o->tol : 0 };
+    if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
+    return pl_quant_answer(&q, c->session, err);
+}
+
 static pl_status run(comparison *c, const char *a, const char *b, pl_err *err) {
     PL_TRY(prepare(c, err));
     PL_TRY(open_sides(c, a, b, err));
     PL_TRY(compare(c, err));
+    PL_TRY(weigh_layers(c, err));
     note_cpus(c);
     PL_TRY(put_notes(c, err));
     put_time(c->session);

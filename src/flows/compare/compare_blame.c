@@ -52,7 +52,7 @@ static bool is_flat(const pl_sync_point *p) {
     return strcmp(p->layout, "reshape") == 0 || strcmp(p->layout, "squeeze") == 0;
 }
 
-/* As the model has it: the same type, no layout between. */
+/* As in the model: the same type, no layout conversion. */
 static bool usable(const pl_sync_point *p, const pl_record *r, const pl_value *v) {
     if (r == NULL || !r->has_data || (p->layout[0] != '\0' && !is_flat(p))) return false;
     return v->type == NULL || v->type->kind != PL_TYPE_TENSOR || !r->has_shape ||
@@ -100,7 +100,7 @@ static pl_status read_inputs(replaying *x, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- what it says ---- */
+/* ---- text ---- */
 
 static const char *keep(pl_session *s, const char *text) {
     const char *copy = pl_arena_strdup(s->arena, text == NULL ? "" : text);
@@ -122,7 +122,7 @@ static void settle_point(const replaying *x, size_t k) {
     if (v->facts.local == PL_FACT_NO && !v->facts.cleared) {
         if (*v->reason != '\0') p->reason = keep(x->session, v->reason);
     } else if (p->facts.bad_inputs != PL_FACT_YES) {
-        /* It was computed rightly from what it got. */
+        /* It was computed correctly from its inputs. */
         p->facts.bad_inputs = pl_fact_of(v->verdict == PL_VERDICT_INHERITED);
     }
     pl_verdict_decide(p);

@@ -43,10 +43,10 @@ pl_status pl_compare_side_record(pl_compare_side *side, const plumb_record_optio
         if (!pl_buf_ok(&job.notes)) notes->failed = true;
         pl_buf_append(notes, pl_buf_str(&job.notes), job.notes.n_bytes);
         if (inputs_from != NULL && job.n_inputs_taken < job.model->graph->n_inputs)
-            pl_buf_printf(notes,
-                          "%zu of %zu inputs of %s are in the other recording; the rest were "
-                          "generated\n",
-                          job.n_inputs_taken, job.model->graph->n_inputs, side->path);
+            pl_buf_printf(
+                notes, "%zu of %zu inputs of %s are in the other recording; the rest were %s\n",
+                job.n_inputs_taken, job.model->graph->n_inputs, side->path,
+                o.inputs->n_files + o.inputs->n_sets > 0 ? "given or generated" : "generated");
     }
     if (st != PL_OK) st = pl_err_wrap(err, st, "%s", side->path);
     pl_record_release(&job);
@@ -63,8 +63,8 @@ static const char *text_of(const pl_json_value *o, const char *key) {
     return v != NULL && v->kind == PL_JSON_STRING ? v->string : "";
 }
 
-/* Of a safetensors file its header, which has the hash of every tensor when plumb wrote it; else
- * all bytes. A folder has none. */
+/* Hash of the header of a safetensors file, which has the hash of every tensor if plumb wrote it;
+ * else of all bytes. A folder has none. */
 static pl_status hash_of(const pl_compare_side *side, pl_arena *arena, const char **out,
                          pl_err *err) {
     pl_file_map *map = NULL;
@@ -91,7 +91,7 @@ pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *s, p
     /* Absolute: the session is read from anywhere. */
     char *real = realpath(side->path, NULL);
     const char *path = pl_arena_strdup(s->arena, real != NULL ? real : side->path);
-    free(real); /* libc's own */
+    free(real); /* allocated by libc */
     if (path == NULL) return pl_fail_memory(err, strlen(side->path));
     *out = (pl_side_info){ .backend = side->recording->format,
                            .spec = "",

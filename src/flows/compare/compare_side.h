@@ -16,13 +16,11 @@ typedef struct pl_compare_side {
 bool pl_compare_is_model(const char *path);
 /* Opens a recording, or only the model. */
 pl_status pl_compare_side_open(pl_compare_side *side, const char *path, pl_err *err);
-/* Runs a model and opens the recording; notes (may be NULL) takes what was said, line by line. */
+/* Runs a model and opens the recording; notes (may be NULL) gets its messages, line by line. */
 pl_status pl_compare_side_record(pl_compare_side *side, const plumb_record_options *options,
                                  const pl_recording *inputs_from, pl_buf *notes, pl_err *err);
 void pl_compare_side_release(pl_compare_side *side);
-/* Path, backend, version and hash as the recording tells them; the model, when the session has
- * none.
- */
+/* Path, backend, version and hash from the recording; the model, if the session has none. */
 pl_status pl_compare_side_describe(const pl_compare_side *side, pl_session *session,
                                    pl_side_info *out, pl_err *err);
 

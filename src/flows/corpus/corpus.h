@@ -1,4 +1,4 @@
-/* Many models on many backends: what is to be done, and what came of it.
+/* Many models on many backends: items and results.
  *
  * An item is one model on one backend with one set of inputs. Items are independent; each runs in a
  * process of its own and is journalled when it is done (journal.h). The result is made from the
@@ -19,8 +19,8 @@
     X(FAILED, "failed", 1)   /* the backend: compile error, run-time error, crash, time-out */     \
     X(TIMEOUT, "timeout", 1) /* the item took longer than its limit */                             \
     X(SKIPPED, "skipped", 0) /* cannot be judged: bad input, or no reference for it */             \
-    X(TROUBLE, "trouble", 1) /* plumb's own: its process crashed, memory, disk */                  \
-    X(DIED, "died", 1)       /* in flight when plumb died, more often than allowed */              \
+    X(TROUBLE, "trouble", 1) /* a problem of plumb: crash, memory, disk */                         \
+    X(DIED, "died", 1)       /* running when plumb died, more often than allowed */                \
     X(MISSING, "missing", 1) /* in no journal: the run is not finished */
 typedef enum pl_item_status {
 #define X(NAME, text, wrong) PL_ITEM_##NAME,
@@ -32,9 +32,9 @@ const char *pl_item_status_name(pl_item_status status);
 pl_item_status pl_item_status_of(const char *name); /* MISSING for an unknown name */
 bool pl_item_status_is_wrong(pl_item_status status);
 
-typedef struct pl_corpus_item { /* strings live in the list's arena; none is NULL */
+typedef struct pl_corpus_item { /* strings are in the list's arena; never NULL */
     const char *key;            /* "resnet-0123456789abcdef": unique, the name of its folder */
-    const char *model;          /* name in the result: relative to the list */
+    const char *model;          /* name in the result, relative to the list */
     const char *path;           /* to open it */
     const char *backend;        /* spec */
     const char *data;           /* data set, named as the model; "" = generated inputs */
@@ -66,7 +66,7 @@ void pl_corpus_list_release(pl_corpus_list *list);
 void pl_corpus_list_put(const pl_corpus_list *list, pl_buf *out);
 pl_status pl_corpus_list_parse(const char *text, size_t n, pl_corpus_list *out, pl_err *err);
 
-/* Whether it may be the name of a folder: nothing in it leads elsewhere. */
+/* May it be the name of a folder? No separators or dots that lead elsewhere. */
 bool pl_corpus_is_key(const char *key);
 
 /* corpus_cost.c */

@@ -1,7 +1,7 @@
-/* What an item will cost, from the graph alone, and which items a shard gets.
+/* Estimates the cost of an item from its graph, and assigns items to shards.
  *
- * The figures are rough and need only put long items before short ones. They are whole numbers that
- * depend on the file alone, so that every shard cuts the list in the same way. */
+ * The estimates are rough and only need to put long items before short ones. They are integers that
+ * depend only on the file, so that every shard splits the list the same way. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static pl_status add_graph(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* A model that cannot be read is an item like any other: its own process says what is wrong. */
+/* An unreadable model is an item like any other: its own process reports the error. */
 static uint64_t cost_of(const char *path) {
     plumb_model *model = NULL;
     double us = BASE_US;
@@ -81,7 +81,7 @@ static int longest_first(const void *a, const void *b) {
     return strcmp(x->key, y->key);
 }
 
-/* Dealt out by rank, back and forth: every shard gets its part of the long items. */
+/* Dealt by rank, back and forth, so that every shard gets its share of long items. */
 static bool is_in_shard(size_t rank, size_t i, size_t n) {
     const size_t at = rank % n;
     return (rank / n % 2 == 0 ? at : n - 1 - at) == i - 1;

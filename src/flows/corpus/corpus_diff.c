@@ -1,5 +1,5 @@
-/* What changed between two runs: items by model, data and seed, on the same backend; or, when the
- * two have no backend in common, on the backend at the same place of the list. */
+/* What changed between two runs: items by model, data and seed on the same backend or, if the runs
+ * have no backend in common, on the backend at the same position in the list. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -16,7 +16,7 @@ typedef struct diff {
     const pl_corpus *before, *now;
     bool by_place;
     pl_arena *arena;
-    change *changes; /* those that differ, in the order of `now`, then what is gone */
+    change *changes; /* those that differ, in the order of `now`, then removed ones */
     size_t n_changes;
     size_t n_same, n_worse, n_better;
 } diff;

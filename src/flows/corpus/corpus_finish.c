@@ -1,5 +1,5 @@
-/* Groups the failures and writes the result. The questions about repros run in processes of their
- * own and are journalled, as items are. */
+/* Groups the failures and writes the result. Queries about repros run in separate processes and are
+ * journalled, like items. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +43,7 @@ static void note(asking *a, const char *name, const char *repro, const char *bac
     a->todo[a->n_todo++] = (question){ name, repro, backend };
 }
 
-/* What is known; else it is noted as a question. */
+/* The known answer; else adds a query. */
 static const char *probe(void *ctx, const char *key, size_t backend) {
     asking *a = ctx;
     const char *name = probe_key(a, key, backend);
@@ -63,7 +63,7 @@ static const char *probe(void *ctx, const char *key, size_t backend) {
     return NULL;
 }
 
-/* Versions tell the first bad from the last good one; not asked without failures. */
+/* Versions are needed to find the first bad and last good one; not asked without failures. */
 static void find_versions(asking *a) {
     pl_corpus *c = a->corpus;
     for (size_t i = 0; c->n_groups > 0 && i < c->n_backends; i++) {
@@ -107,7 +107,7 @@ static pl_status ask(asking *a, pl_journal *journal, pl_err *err) {
     return pl_crew_run(&crew, err);
 }
 
-/* Groups until no question is left. */
+/* Groups until no query is left. */
 static pl_status group(asking *a, pl_journal *journal, pl_err *err) {
     for (int round = 0; round < ROUNDS_MAX; round++) {
         a->n_todo = 0;
@@ -157,7 +157,7 @@ done:
     pl_free(a.todo);
     pl_strmap_release(&a.seen);
     pl_journal_read_release(&a.read);
-    /* Words of answers live in the asking's arena: the corpus keeps it. */
+    /* Strings of answers are in this arena, so the corpus keeps it. */
     if (st == PL_OK && pl_arena_defer(a.corpus->arena, free_arena, a.arena) == 0) {
         *out = a.corpus;
         return PL_OK;

@@ -1,9 +1,9 @@
 /* Failures with the same cause are one group.
  *
- * First by signature. Then the smallest repro of a group is asked about the backends of the others:
- * cases on whose backend it does not fail have another cause and become a group of their own. Then
- * failures of one model on several versions that say the same in other words are joined. A pure
- * function of the cases and the answers. */
+ * First by signature. Then the smallest repro of a group runs on the backends of the others: cases
+ * whose backend passes it have another cause and become a separate group. Then failures of one
+ * model on several versions with different messages for the same thing are joined. A pure function
+ * of the cases and the answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static bool is_message_kind(const char *kind) {
            strcmp(kind, "signal") == 0 || strcmp(kind, "check") == 0;
 }
 
-/* What a case must share with the others of its group, but for the pass. */
+/* What the cases of a group have in common, except for the pass. */
 static int compare_bugs(const pl_bug *a, const pl_bug *b) {
     int order = strcmp(a->kind, b->kind);
     const bool message = is_message_kind(a->kind);
@@ -117,8 +117,8 @@ static pl_status add_group(grouping *g, const pl_corpus_case *smallest, const pl
     return PL_OK;
 }
 
-/* Cases of one signature and pass: the smallest repro takes those on whose backend it fails; the
- * rest has another cause, and so on. */
+/* Cases of one signature and pass: the smallest repro gets those on whose backend it fails; the
+ * others have another cause and are split again. */
 static pl_status split(grouping *g, pl_corpus_case **cases, size_t n, pl_err *err) {
     pl_corpus *c = g->corpus;
     for (size_t round = 0, left = n; left > 0; round++) {
@@ -128,7 +128,7 @@ static pl_status split(grouping *g, pl_corpus_case **cases, size_t n, pl_err *er
             if (first == NULL) first = cases[i];
             if (cases[i]->has_repro && is_smaller(cases[i], smallest)) smallest = cases[i];
         }
-        /* Later groups of a signature are told apart by where they fail. */
+        /* Further groups of a signature are distinguished by the backend. */
         PL_TRY(add_group(g, smallest, &first->bug, round == 0 ? "" : first->backend, err));
         pl_corpus_group *group = &c->groups[c->n_groups - 1];
         for (size_t i = 0; i < n; i++) {
@@ -174,9 +174,9 @@ static bool is_run_kind(const char *kind) {
            strcmp(kind, "metadata") == 0 || strcmp(kind, "run-time error") == 0;
 }
 
-/* Two failures of one model, on two versions or levels of a runtime: messages change from version
- * to version, older ones cannot tell the pass, and a check that a newer one has turns wrong values
- * into an error. */
+/* Two failures of one model on two versions or levels of a runtime: messages change between
+ * versions, older ones do not name the pass, and a new check in a newer one turns wrong values into
+ * an error. */
 static bool are_related(const pl_bug *a, const pl_bug *b) {
     const bool same_kind = strcmp(a->kind, b->kind) == 0;
     if (a->pass[0] != '\0' && b->pass[0] != '\0' && strcmp(a->pass, b->pass) != 0) return false;
@@ -190,7 +190,7 @@ static bool same_item(const pl_corpus_case *a, const pl_corpus_case *b) {
     return strcmp(a->model, b->model) == 0 && strcmp(a->data, b->data) == 0 && a->seed == b->seed;
 }
 
-/* Cases of one model are neighbours. */
+/* Cases of one model are adjacent. */
 static void join_models(grouping *g) {
     pl_corpus *c = g->corpus;
     for (size_t i = 0; i < c->n_cases; i++) {
@@ -199,7 +199,7 @@ static void join_models(grouping *g) {
             if (a == 0 || b == 0 || a == b ||
                 !are_related(&c->groups[a - 1].bug, &c->groups[b - 1].bug))
                 continue;
-            /* The one that says more stays: a pass, else more cases. */
+            /* Keeps the one with more information: a pass, else more cases. */
             const pl_corpus_group *x = &c->groups[a - 1], *y = &c->groups[b - 1];
             const bool x_pass = x->bug.pass[0] != '\0', y_pass = y->bug.pass[0] != '\0';
             const bool x_stays = x_pass != y_pass ? x_pass : x->n_cases >= y->n_cases;
@@ -208,8 +208,8 @@ static void join_models(grouping *g) {
     }
 }
 
-/* A signature whose pass is not known joins that of a known pass whose smallest repro fails on all
- * of its backends. */
+/* Joins a signature with unknown pass to one with a known pass whose smallest repro fails on all of
+ * its backends. */
 static void join_unknown(grouping *g) {
     pl_corpus *c = g->corpus;
     for (size_t u = 0; u < c->n_groups; u++) {
@@ -228,7 +228,7 @@ static void join_unknown(grouping *g) {
 
 /* ---- versions ---- */
 
-/* Numbers by value, the rest by character. */
+/* Compares numbers by value, the rest by character. */
 static int compare_versions(const char *a, const char *b) {
     while (*a != '\0' && *b != '\0') {
         char *a_end = NULL, *b_end = NULL;
@@ -288,7 +288,7 @@ static int by_count(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->group.id, y->group.id);
 }
 
-/* Sorts, and drops those that joined another. */
+/* Sorts, and drops groups that were joined to another. */
 static pl_status rank(pl_corpus *c, pl_err *err) {
     ranked *all = pl_calloc(c->n_groups + 1, sizeof *all);
     size_t *now = pl_calloc(c->n_groups + 1, sizeof *now), n = 0;

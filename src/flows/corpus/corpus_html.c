@@ -1,5 +1,5 @@
 /* One page without scripts that opens from disk: figures, groups, and the matrix of models and
- * backends. Names come from files of others: each goes through PL_ESCAPE_HTML. */
+ * backends. Names come from untrusted files: each goes through PL_ESCAPE_HTML. */
 #include <string.h>
 
 #include "base/count.h"
@@ -36,8 +36,8 @@ static void put_name(const pl_corpus *c, size_t backend, pl_buf *out) {
     pl_buf_release(&name);
 }
 
-/* In a file the folder itself; from the server a session opens in the debugger, and a repro is
- * named. */
+/* In a file, links to the folder; from the server, a session opens in the debugger and a repro is
+ * only named. */
 static void put_link(const pl_corpus *c, const pl_corpus_case *x, const char *what,
                      const char *token, pl_buf *out) {
     pl_buf path = PL_BUF_INIT;

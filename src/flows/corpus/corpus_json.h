@@ -1,4 +1,4 @@
-/* What journals, items.json and corpus.json have in common. */
+/* Shared by journals, items.json and corpus.json. */
 #ifndef PL_CORPUS_JSON_H
 #define PL_CORPUS_JSON_H
 

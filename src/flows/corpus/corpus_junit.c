@@ -1,4 +1,4 @@
-/* JUnit: a test case for each item. A known failure is a skip that says so. */
+/* JUnit: a test case for each item. A known failure is a skip with a message. */
 #include <string.h>
 
 #include "base/escape.h"

@@ -250,7 +250,7 @@ static pl_status add_found(reader *r, const char *inside, const pl_dir_list *nam
     return m.path == NULL ? pl_fail_memory(err, 1) : add_model(r, &m, err);
 }
 
-/* A link to a model is one; a link to a folder may lead around in a circle. */
+/* A link to a model is followed; a link to a folder is not, because it may be circular. */
 static bool is_linked_file(const char *folder, const char *name) {
     char *path = pl_path_join(folder, name);
     const bool yes = path != NULL && pl_path_exists(path) && !pl_path_is_dir(path);
@@ -326,7 +326,7 @@ static bool is_utf8(const char *s) {
 static pl_status sort_items(pl_corpus_list *list, pl_err *err) {
     if (list->n_items > 0) qsort(list->items, list->n_items, sizeof *list->items, by_name);
     size_t n = 0;
-    for (size_t i = 0; i < list->n_items; i++) /* the same model twice is one */
+    for (size_t i = 0; i < list->n_items; i++) /* duplicates count once */
         if (n == 0 || strcmp(list->items[i].key, list->items[n - 1].key) != 0)
             list->items[n++] = list->items[i];
     list->n_items = n;
@@ -395,7 +395,7 @@ void pl_corpus_list_put(const pl_corpus_list *list, pl_buf *out) {
     pl_buf_puts(out, "\n]}\n");
 }
 
-/* A key is the name of a folder: nothing in it may lead elsewhere. */
+/* A key is the name of a folder and must not lead elsewhere. */
 bool pl_corpus_is_key(const char *key) {
     if (key == NULL || key[0] == '\0' || key[0] == '.' || strlen(key) > 100) return false;
     return key[strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")] ==

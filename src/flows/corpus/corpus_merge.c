@@ -1,4 +1,4 @@
-/* Joins the outputs of shards: journals, sessions and repros into one folder. */
+/* Merges the outputs of shards: journals, sessions and repros into one folder. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 enum { DEPTH_MAX = 16 };
 
-/* Regular files and folders; a shard may lie on a stranger's machine. */
+/* Copies regular files and folders only; a shard may not be trusted. */
 static pl_status copy_tree(const pl_dir *from, const pl_dir *to, const char *name, int depth,
                            pl_err *err) {
     const pl_kind kind = pl_dir_look(from, name, NULL);
@@ -33,7 +33,7 @@ static pl_status copy_tree(const pl_dir *from, const pl_dir *to, const char *nam
     return st;
 }
 
-/* All must come from one list: a shard of another one would leave holes. */
+/* All must come from the same list: a shard of another one would leave gaps. */
 static pl_status check_items(const pl_dir *from, const pl_dir *to, pl_err *err) {
     pl_file_map *a = NULL, *b = NULL;
     pl_status st = pl_dir_map(from, PL_CORPUS_ITEMS, &a, err);
@@ -53,7 +53,7 @@ static pl_status check_items(const pl_dir *from, const pl_dir *to, pl_err *err) 
     return st;
 }
 
-/* The journals of folder k get a prefix: two shards may have used one name. */
+/* Journals of folder k get a prefix: two shards may have used the same name. */
 static pl_status copy_parts(const pl_dir *from, const pl_dir *to, size_t k, pl_err *err) {
     pl_dir_list names = { 0 };
     PL_TRY(pl_dir_names(from, "parts", &names, err));
@@ -112,7 +112,7 @@ pl_status pl_corpus_merge(const char *const *folders, size_t n_folders, const pl
     pl_status st = PL_OK;
     *out = NULL;
     if (job.jobs <= 0) job.jobs = pl_pool_cpus();
-    if (job.output == NULL && n_folders == 1) { /* shards that wrote into one folder */
+    if (job.output == NULL && n_folders == 1) { /* shards that wrote to one folder */
         PL_TRY(pl_dir_open(folders[0], &dir, err));
         st = pl_corpus_finish(dir, &job, out, err);
         pl_dir_close(dir);

@@ -4,7 +4,7 @@
 
 #include "flows/corpus/corpus_result.h"
 
-/* PL_E_USAGE for a format that it does not have. NULL is text. */
+/* PL_E_USAGE for an unknown format. NULL is text. */
 pl_status pl_corpus_print(const pl_corpus *corpus, const char *format, pl_buf *out, pl_err *err);
 /* "2 models, 1 backend, 2 items: agree 1, diverged 1" */
 void pl_corpus_put_counts(const pl_corpus *corpus, pl_buf *out);
@@ -21,10 +21,10 @@ void pl_corpus_put_backend(const pl_corpus *corpus, size_t at, pl_buf *out);
 PL_CORPUS_FORMAT_MAP(X)
 #undef X
 
-/* The page; with a token as the server shows it, where sessions open in the debugger. */
+/* The page; with a token as served, where sessions open in the debugger. */
 void pl_corpus_put_page(const pl_corpus *corpus, const char *token, pl_buf *out);
 #define PL_CORPUS_POLICY "default-src 'none'; style-src 'unsafe-inline'"
-/* For `plumb report`: writes it to a new file, or to *text without a path. */
+/* For `plumb report`: writes a new file, or *text without a path. */
 pl_status pl_corpus_report(const char *folder, const char *path, const char *format, pl_buf *text,
                            pl_err *err);
 

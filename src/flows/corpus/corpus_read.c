@@ -1,4 +1,4 @@
-/* Reading corpus.json. It may be a stranger's: nothing in it is a path but by a key. */
+/* Reads corpus.json, which may not be trusted: paths are built only from keys. */
 #include <string.h>
 
 #include "base/alloc.h"

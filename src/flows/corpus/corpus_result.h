@@ -1,7 +1,7 @@
-/* What came of a corpus: one case for each item, and the groups of cases with the same cause.
+/* The result of a corpus: one case for each item, and groups of cases with the same cause.
  *
- * Made from the journals (corpus_finish.h), written to OUT/corpus.json, and read from there by
- * everything that shows it. Strings live in the arena; none is NULL. */
+ * Made from the journals (corpus_finish.h), written to OUT/corpus.json, and read from there for
+ * every format. Strings are in the arena; never NULL. */
 #ifndef PL_CORPUS_RESULT_H
 #define PL_CORPUS_RESULT_H
 
@@ -25,7 +25,7 @@ typedef struct pl_corpus_case {
 } pl_corpus_case;
 
 typedef struct pl_corpus_group {
-    const char *id;    /* by its signature: the same from run to run */
+    const char *id;    /* from its signature: stable between runs */
     const char *name;  /* "divergence of Cast (float>int8)" */
     const char *state; /* "new", "known"; "" = no baseline */
     pl_bug bug;
@@ -39,7 +39,7 @@ typedef struct pl_corpus_group {
 
 typedef struct pl_corpus_gone { /* a group of the baseline that this run does not have */
     const char *id, *name;
-    bool fixed; /* its models were judged, and none fails in that way */
+    bool fixed; /* its models were judged, and none fails that way */
 } pl_corpus_gone;
 
 typedef struct pl_corpus {
@@ -47,7 +47,7 @@ typedef struct pl_corpus {
     const char *folder; /* "" = none */
     pl_corpus_case *cases;
     size_t n_cases;
-    const char **backends; /* in the order of their names */
+    const char **backends; /* sorted by name */
     size_t n_backends;
     const char **versions;   /* of each; "" = not known */
     pl_corpus_group *groups; /* by count, the largest first */
@@ -55,16 +55,16 @@ typedef struct pl_corpus {
     pl_corpus_gone *gone;
     size_t n_gone;
     bool has_baseline;
-    bool is_part; /* of one shard: the others are missing */
+    bool is_part; /* result of one shard: other items are missing */
     size_t n_of[PL_ITEM_STATUS_COUNT];
     size_t n_models;
-    size_t n_repeated; /* results of items that had one already */
+    size_t n_repeated; /* results of items that already had one */
     double seconds;    /* of all items, from the journals; not in corpus.json */
 } pl_corpus;
 
-/* Cases from items.json and the journals; without groups. */
+/* Cases from items.json and the journals, without groups. */
 pl_status pl_corpus_gather(const pl_dir *dir, pl_corpus **out, pl_err *err);
-/* Reads OUT/corpus.json. PL_E_NOT_FOUND when the folder is no corpus or not finished. */
+/* Reads OUT/corpus.json. PL_E_NOT_FOUND when the folder is not a corpus or not finished. */
 pl_status pl_corpus_open(const char *folder, pl_corpus **out, pl_err *err);
 void pl_corpus_free(pl_corpus *corpus); /* NULL is fine */
 bool pl_corpus_is(const char *folder);  /* has a corpus.json */
@@ -73,7 +73,7 @@ size_t pl_corpus_backend(const pl_corpus *corpus, const char *spec); /* position
 /* corpus.json */
 void pl_corpus_put_json(const pl_corpus *corpus, pl_buf *out);
 
-/* corpus_group.c: groups from the cases and what is known of repros on other backends ("fails",
+/* corpus_group.c: groups the cases by what is known about repros on other backends ("fails",
  * "passes", "other", "error"; NULL = not asked yet). */
 typedef const char *(*pl_probe_fn)(void *ctx, const char *key, size_t backend);
 pl_status pl_corpus_group_cases(pl_corpus *corpus, pl_probe_fn probe, void *ctx, pl_err *err);

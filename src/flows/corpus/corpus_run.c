@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/count.h"
 #include "base/threads.h"
@@ -56,7 +57,7 @@ static pl_status open_folder(run *r, pl_err *err) {
     if (pl_dir_look(r->dir, PL_CORPUS_ITEMS, NULL) == PL_KIND_NONE) {
         pl_dir_list names = { 0 };
         PL_TRY(pl_dir_names(r->dir, ".", &names, err));
-        size_t n = 0; /* unfinished files are what a kill at the very beginning leaves */
+        size_t n = 0; /* a process killed at the start leaves only unfinished files */
         for (size_t i = 0; i < names.n_names; i++)
             n += names.names[i][0] != '.';
         pl_dir_list_free(&names);
@@ -171,12 +172,20 @@ static pl_status read_list(run *r, pl_err *err) {
                            err);
 }
 
+/* A typo is told at once, and not by every item. */
+static pl_status check_backends(const pl_corpus_job *job, pl_err *err) {
+    for (size_t i = 0; i < job->source.n_backends; i++)
+        PL_TRY(pl_spec_check_backend(job->source.backends[i], err));
+    return PL_OK;
+}
+
 pl_status pl_corpus_run(const pl_corpus_job *given, pl_corpus **out, pl_err *err) {
     pl_corpus_job job = *given;
     run r = { .job = &job, .journal = { .fd = -1 } };
     pl_status st = PL_OK;
     *out = NULL;
     if (job.jobs <= 0) job.jobs = pl_pool_cpus();
+    PL_TRY_GOTO(done, st, check_backends(&job, err));
     PL_TRY_GOTO(done, st, read_list(&r, err));
     PL_TRY_GOTO(done, st, open_folder(&r, err));
     PL_TRY_GOTO(done, st, pl_journal_read_all(r.dir, r.arena, &r.read, err));

@@ -12,7 +12,7 @@ static void put_text(pl_json *j, const char *key, const char *text) {
     pl_json_object_end(j);
 }
 
-/* The model as a reference of RFC 3986, which SARIF 2.1.0 §3.4.3 asks for. */
+/* The model as an RFC 3986 reference, as SARIF 2.1.0 §3.4.3 requires. */
 static void put_location(pl_json *j, const char *model) {
     pl_buf uri = PL_BUF_INIT;
     pl_escape_put(&uri, PL_ESCAPE_URL, model);

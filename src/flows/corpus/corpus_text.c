@@ -1,4 +1,4 @@
-/* For a terminal: the matrix in numbers, then the groups. */
+/* Text for a terminal: the matrix as counts, then the groups. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +69,7 @@ void pl_corpus_put_backend(const pl_corpus *c, size_t at, pl_buf *out) {
     for (const char *part = colon; part != NULL;) {
         const char *begin = part + 1, *end = strchr(begin, ',');
         const size_t n = end == NULL ? strlen(begin) : (size_t)(end - begin);
-        /* With a version the path of the library says nothing more. */
+        /* With a known version the path of the library adds nothing. */
         if (strncmp(begin, "lib=", 4) != 0 || c->versions[at][0] == '\0')
             pl_buf_printf(out, " %.*s", (int)(n > 1000 ? 1000 : n), begin);
         part = end;
@@ -126,7 +126,7 @@ static void put_group(const pl_corpus *c, const pl_corpus_group *g, pl_buf *out)
     pl_escape_end_line(out, at);
 }
 
-/* Wrong cases that no group has: plumb's own trouble, time. */
+/* Wrong cases without a group: trouble of plumb, time-outs. */
 static void put_loose(const pl_corpus *c, pl_buf *out) {
     size_t n = 0;
     for (size_t i = 0; i < c->n_cases; i++) {

@@ -64,7 +64,7 @@ static bool is_result(const char *line, size_t n) {
     return yes;
 }
 
-/* What the process left, as the value of "result". */
+/* The output of the process as the value of "result". */
 static void put_result(const pl_crew *crew, const pl_process_result *r, pl_buf *out) {
     char why[600];
     const char *line;

@@ -1,7 +1,7 @@
-/* Runs tasks in processes of their own, several at a time, and journals each one.
+/* Runs tasks in separate processes, several at a time, and journals each one.
  *
- * A task is a request for `plumb corpus --worker JSON`. The caller gives them in the order in which
- * they are to start. */
+ * A task is a request for `plumb corpus --worker JSON`. They start in the order given by the
+ * caller. */
 #ifndef PL_CREW_H
 #define PL_CREW_H
 
@@ -9,7 +9,7 @@
 #include "flows/corpus/journal.h"
 
 typedef struct pl_crew {
-    const char *program; /* plumb */
+    const char *program; /* path of plumb */
     int jobs;
     double timeout; /* seconds of one task; 0 = none */
     pl_journal *journal;
@@ -22,11 +22,11 @@ typedef struct pl_crew {
     size_t n_tasks;
 } pl_crew;
 
-/* That a task fails, crashes or hangs is a result of it. Fails when the journal cannot be written,
- * no process can be started, or it is cancelled; what was in flight is not counted as a death. */
+/* If a task fails, crashes or hangs, that is its result. Fails when the journal cannot be written,
+ * no process can be started, or it is cancelled; running tasks then do not count as crashed. */
 pl_status pl_crew_run(pl_crew *crew, pl_err *err);
 
-/* Finds plumb itself: the running program when it is plumb, else the one in PATH. */
+/* Finds plumb: the running program if it is plumb, else the one in PATH. */
 pl_status pl_crew_program(const char *given, char *out, size_t n_out, pl_err *err);
 
 #endif

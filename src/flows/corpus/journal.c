@@ -23,7 +23,7 @@ static pl_status entry_of(pl_journal_read *r, pl_arena *arena, const char *key,
     return PL_OK;
 }
 
-/* A process ended: by death what was in flight is noted, on purpose it is not. */
+/* A process ended: after a crash the running items are noted, after a regular end they are not. */
 static void end_process(pl_journal_read *r, bool death) {
     for (size_t i = 0; i < r->entries.n_entries; i++) {
         pl_journal_entry *e = r->entries.entries[i].value;
@@ -62,7 +62,7 @@ pl_status pl_journal_parse(const char *text, size_t n, const char *name, pl_aren
     for (const char *at = text, *end = text + n; at < end;) {
         const pl_json_value *v = NULL;
         const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (stop == NULL) break; /* cut off by a death */
+        if (stop == NULL) break; /* cut off by a crash */
         number++;
         pl_status st = pl_json_read(at, (size_t)(stop - at), arena, &v, err);
         if (st == PL_OK) st = read_line(out, v, arena, err);

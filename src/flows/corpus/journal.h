@@ -1,9 +1,10 @@
-/* The journal of a run: OUT/parts/NAME.jsonl, one line for each event, synced before work goes on.
+/* The journal of a run: OUT/parts/NAME.jsonl, one line for each event, synced before work
+ * continues.
  *
  * Lines: {"t":"open"} a process begins; {"t":"start","key":K} an item is in flight;
- * {"t":"done","key":K,"seconds":S,"result":{…}} it is not any more; {"t":"stop"} the process ends
- * on purpose, and what is in flight then does not count as a death. A line that was cut off by a
- * death is dropped when the journal is opened again. */
+ * {"t":"done","key":K,"seconds":S,"result":{…}} it is finished; {"t":"stop"} the process ends
+ * regularly, so running items do not count as crashed. A line cut off by a crash is dropped when
+ * the journal is opened again. */
 #ifndef PL_JOURNAL_H
 #define PL_JOURNAL_H
 
@@ -16,22 +17,22 @@
 
 typedef struct pl_journal_entry {
     const char *key;
-    size_t n_deaths;             /* how often it was in flight when the process died */
+    size_t n_deaths;             /* how often it was running when the process died */
     bool in_flight;              /* while reading */
     const pl_json_value *result; /* NULL = not done */
     double seconds;
 } pl_journal_entry;
 
-/* What a journal says. Strings live in the arena. */
+/* Contents of a journal. Strings are in the arena. */
 typedef struct pl_journal_read {
     pl_strmap entries; /* key -> pl_journal_entry */
-    size_t n_repeated; /* further results of an item that was done already */
+    size_t n_repeated; /* further results of finished items */
 } pl_journal_read;
 
-/* Adds what OUT/parts/NAME says; the first result of an item counts. */
+/* Adds OUT/parts/NAME; the first result of an item counts. */
 pl_status pl_journal_parse(const char *text, size_t n, const char *name, pl_arena *arena,
                            pl_journal_read *out, pl_err *err);
-/* Of every journal of the folder OUT, in the order of their names. */
+/* Reads all journals of the folder OUT, in the order of their names. */
 pl_status pl_journal_read_all(const pl_dir *out_dir, pl_arena *arena, pl_journal_read *out,
                               pl_err *err);
 void pl_journal_read_release(pl_journal_read *read);
@@ -41,10 +42,10 @@ typedef struct pl_journal {
     int fd;
     char *path;
     pthread_mutex_t mutex;
-    int error; /* errno of the first write that failed: nothing is appended after half a line */
+    int error; /* errno of the first failed write: nothing is appended after a partial line */
 } pl_journal;
 
-/* Locks the journal (PL_E_EXISTS when another process has it), drops a line that was cut off.
+/* Locks the journal (PL_E_EXISTS when another process has it) and drops a partial last line.
  * PL_E_EXISTS also when it has lines and `resume` is false. */
 pl_status pl_journal_open(const pl_dir *out_dir, const char *name, bool resume, pl_journal *out,
                           pl_err *err);

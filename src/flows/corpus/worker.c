@@ -72,7 +72,7 @@ static int64_t integer(const pl_work *work, const char *key) {
     return v != NULL && v->is_integer ? v->integer : 0;
 }
 
-/* We end with the process that asked, and stay within our memory. */
+/* Ends with the parent process, and stays within the memory limit. */
 static pl_status settle_in(pl_work *work, pl_err *err) {
     const pl_json_value *skip = pl_json_find(work->request, "no_minify");
     const int64_t parent = integer(work, "parent");

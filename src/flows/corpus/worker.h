@@ -1,4 +1,4 @@
-/* What one process does: a whole item, or one question about a repro.
+/* The work of one process: a whole item, or one query about a repro.
  *
  * A request is JSON with "what": "item", "probe" or "version"; the answer is one line of JSON with
  * "status". Nothing in an answer depends on time or on the number of jobs. */
@@ -23,7 +23,7 @@ void pl_worker_put_item(const pl_corpus_item *item, const char *folder,
                         const pl_worker_limits *limits, pl_buf *out);
 /* Which version of the runtime is it? */
 void pl_worker_put_version(const char *backend, const pl_worker_limits *limits, pl_buf *out);
-/* Does the repro fail on this backend, as it does on its own? */
+/* Does the repro fail on this backend as on its own? */
 void pl_worker_put_probe(const char *repro, const char *backend, const pl_worker_limits *limits,
                          pl_buf *out);
 
@@ -40,20 +40,20 @@ pl_status pl_worker_probe(const pl_work *work, pl_buf *answer, pl_err *err);
 pl_status pl_worker_version(const pl_work *work, pl_buf *answer, pl_err *err);
 const char *pl_work_text(const pl_work *work, const char *key); /* "" when absent */
 
-/* worker_signature.c: what tells one bug from another. No string is NULL. */
+/* worker_signature.c: distinguishes bugs. No string is NULL. */
 typedef struct pl_bug {
     const char *kind;    /* "divergence", "compile error", … */
     const char *op;      /* blamed operator type; "" = not known */
-    const char *attrs;   /* of it: those that a repro still needs, "mode=linear pads" */
-    const char *dtypes;  /* of its inputs and outputs, "float,int64>float" */
+    const char *attrs;   /* attributes that a repro still needs, "mode=linear pads" */
+    const char *dtypes;  /* types of its inputs and outputs, "float,int64>float" */
     const char *pass;    /* of the backend; "" = not known */
     const char *message; /* without names and numbers; "" */
     const char *ops;     /* operator types of the repro, sorted, "Add Conv"; "" = no repro */
 } pl_bug;
 /* Names and numbers become '_' and '#'. NULL when out of memory. */
 const char *pl_message_shape(pl_arena *arena, const char *message);
-/* attrs and dtypes of the node of a model file: the one that makes `value`, else the first of type
- * `op`; of a repro its ops, too. A model that cannot be read leaves them "". */
+/* Sets attrs and dtypes from a node of a model file: the one that computes `value`, else the first
+ * of type `op`; for a repro also ops. They stay "" if the model cannot be read. */
 pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, bool is_repro,
                       pl_arena *arena, pl_err *err);
 

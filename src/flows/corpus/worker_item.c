@@ -1,5 +1,5 @@
-/* One item from beginning to end: read, check the accuracy, and only where that is not green
- * analyse, bisect and minify. */
+/* One item from start to end: read, check the accuracy and, only if that fails, analyse, bisect and
+ * minify. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,9 +10,9 @@
 #include "flows/corpus/worker.h"
 #include "flows/minify/minify_job.h"
 
-/* An output this near to the reference's is the same but for rounding. */
+/* An output this close to the reference differs only by rounding. */
 static const double close_db = 100, close_relative = 1e-5;
-static const double part_of_time = 3; /* one run of the backend may take this part of the limit */
+static const double part_of_time = 3; /* one run of the backend may take 1 / this of the limit */
 
 typedef struct item {
     const pl_work *work;
@@ -22,7 +22,7 @@ typedef struct item {
     const char *data[1];
     const char **dims, **ranges;
     double timeout; /* of one run */
-    /* what came of it; strings live in the work's arena */
+    /* result; strings are in the work's arena */
     pl_item_status status;
     const char *step, *reason, *check, *version;
     const char *blamed; /* value */
@@ -74,7 +74,7 @@ static pl_status read_inputs(item *x, pl_err *err) {
 
 /* ---- steps ---- */
 
-/* A step that failed decides the item: its input was bad, the backend failed, or we did. */
+/* A failed step decides the item: bad input, a failing backend, or trouble of plumb. */
 static void end_by(item *x, const char *step, const pl_err *err) {
     const int code = plumb_exit_code(err->status);
     x->step = step;
@@ -82,21 +82,21 @@ static void end_by(item *x, const char *step, const pl_err *err) {
     x->reason = keep(x, err->message);
 }
 
-/* The result of many items needs no command for each. */
+/* Drops the suggested next command: a corpus has many items. */
 static const char *without_next(const item *x, const char *text) {
     const char *next = strstr(text, "; next: ");
     return pl_arena_strndup(x->work->arena, text,
                             next == NULL ? strlen(text) : (size_t)(next - text));
 }
 
-/* Words of plumb_check_result_status that begin so are the reference's. */
+/* Statuses with this prefix are about the reference. */
 static bool is_reference(const char *status) {
     return strncmp(status, "eager_", 6) == 0;
 }
 
-/* The check also passes an output that is nearer to fp64 than the reference is, or within what a
- * low precision allows; a bug may hide there (a cast that was optimised away, a code off by one).
- * Only outputs that are the reference's own, but for rounding, need no analysis. */
+/* The check also passes an output that is closer to fp64 than the reference, or within what a low
+ * precision allows; a bug may hide there (a cast that was optimised away, a code off by one). Only
+ * outputs equal to the reference up to rounding need no analysis. */
 static bool is_close(const item *x, const plumb_check_result *result) {
     plumb_write_options options;
     const pl_json_value *root = NULL;
@@ -120,7 +120,7 @@ static bool is_close(const item *x, const plumb_check_result *result) {
     return true;
 }
 
-/* True when there is nothing more to find out. */
+/* True when the item is decided. */
 static bool check(item *x) {
     plumb_model *model = NULL;
     plumb_check_result *result = NULL;
@@ -175,7 +175,7 @@ static void take_verdict(item *x, const plumb_session_summary *s) {
     } else if (!diverged) {
         x->status = PL_ITEM_AGREE;
     }
-    /* Outputs that differ stay red, whatever the analysis says of the values between. */
+    /* Differing outputs stay red, whatever the analysis says about inner values. */
     x->bug.pass = keep(x, s->bisect_pass);
 }
 
@@ -220,7 +220,7 @@ static void analyze(item *x) {
     plumb_model_close(model);
 }
 
-/* What the smallest model shows: the failure itself, without what stood around it. */
+/* Takes the failure of the smallest model, which is more specific. */
 static pl_status take_minified(item *x, const pl_minified *r, pl_err *err) {
     char *path = r->folder == NULL ? NULL : pl_path_join(r->folder, "model.onnx");
     pl_status st = PL_OK;
@@ -261,7 +261,7 @@ static pl_status minify(item *x, pl_err *err) {
     options.sandbox = x->work->limits.sandbox;
     pl_status st = plumb_model_open(x->path, &model, &why);
     if (st == PL_OK) st = pl_minify(model, &options, &r, &why);
-    /* That nothing smaller was found takes nothing from what the analysis says. */
+    /* If nothing smaller was found, the analysis still stands. */
     st = st == PL_OK ? take_minified(x, r, err) : PL_OK;
     pl_minified_free(r);
     plumb_model_close(model);
@@ -272,7 +272,7 @@ static pl_status dig(item *x, pl_err *err) {
     const bool timed_out = x->status == PL_ITEM_FAILED && strstr(x->reason, "timed out") != NULL;
     x->bug.kind = x->status == PL_ITEM_FAILED ? "failure" : "divergence";
     if (x->status == PL_ITEM_AGREE) x->reason = "";
-    if (timed_out) { /* each further question would take as long */
+    if (timed_out) { /* every further query would take as long */
         x->bug.kind = "time-out";
         return PL_OK;
     }
@@ -333,7 +333,7 @@ pl_status pl_worker_item(const pl_work *work, pl_buf *answer, pl_err *err) {
         st = pl_fail_memory(err, 1);
         goto done;
     }
-    /* What an earlier process left that died here. */
+    /* Left by an earlier process that died here. */
     if (pl_path_is_dir(x.folder)) PL_TRY_GOTO(done, st, pl_dir_remove(x.folder, err));
     PL_TRY_GOTO(done, st, read_inputs(&x, err));
     if (!check(&x)) PL_TRY_GOTO(done, st, dig(&x, err));

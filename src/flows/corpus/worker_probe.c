@@ -1,4 +1,4 @@
-/* One question: does a repro fail on a backend as it does on its own? Which version is it? */
+/* One query: does a repro fail on a backend as on its own? Which version is it? */
 #include <string.h>
 
 #include "backends/backend.h"

@@ -1,4 +1,4 @@
-/* What tells one bug from another: the operator, what of it matters, and the message's shape. */
+/* What distinguishes bugs: the operator, its relevant attributes, and the form of the message. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_word(char c) {
            c == '+' || c == '#';
 }
 
-/* A word with a digit, a slash or nothing but hexadecimal digits is a number, a path or a name. */
+/* A word with a digit, a slash or only hexadecimal digits is a number, a path or a name. */
 static void put_word(pl_buf *out, const char *word, size_t n) {
     bool digit = false, letter = false, slash = false;
     for (size_t i = 0; i < n; i++) {
@@ -86,7 +86,8 @@ static void put_dtypes(pl_buf *out, const pl_node *node) {
     }
 }
 
-/* Words choose another algorithm; numbers are sizes and positions, which one bug has many of. */
+/* String attributes select an algorithm; numbers are sizes and positions, which vary for one
+ * bug. */
 static void put_attrs(pl_buf *out, const pl_node *node) {
     for (uint32_t i = 0; i < node->n_attrs; i++) {
         const pl_attr *a = &node->attrs[i];

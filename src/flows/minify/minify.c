@@ -1,8 +1,7 @@
-/* The minifier: strategies from the table in turn, each success checked again and written down.
+/* The minifier: runs the strategies in turn, checks each success again and saves it.
  *
- * A success is one only when the measure that the strategy names got smaller, no node was added,
- * and the candidate failed in the same way a second time. Log lines are PyTorch's where the moment
- * is the same. */
+ * A success counts only if the strategy's measure got smaller, no node was added, and the candidate
+ * failed the same way a second time. Log lines follow PyTorch's where possible. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -121,7 +120,7 @@ static pl_status accept_take(pl_mini *m, const pl_strategy *s, pl_mini_state *ca
         return st;
     }
     if (goal_of(&after, s->goal) >= goal_of(&before, s->goal) || after.n_nodes > before.n_nodes) {
-        pl_mini_log(m, "FAIL: %s: nothing got smaller", s->name);
+        pl_mini_log(m, "FAIL: %s (nothing got smaller; the search goes on)", s->name);
     } else if ((st = pl_oracle_ask_again(m->oracle, candidate, &answer, err)) == PL_OK &&
                answer != PL_ANSWER_FAILS) {
         pl_mini_log(m, "WARNING: %s: did not fail a second time; not applied", s->name);
@@ -158,7 +157,8 @@ static pl_status try_strategy(pl_mini *m, const pl_strategy *s, bool *success, p
                 power_of_two(graph->n_nodes), graph->n_nodes, graph->n_inputs);
     const pl_status st = s->run(m, m->best, &candidate, err);
     if (candidate == NULL) {
-        if (st == PL_OK) pl_mini_log(m, "FAIL: %s", s->name);
+        if (st == PL_OK)
+            pl_mini_log(m, "FAIL: %s (it found nothing smaller; the search goes on)", s->name);
         return st;
     }
     /* Keep what a strategy had found when the budget ran out. */
@@ -179,7 +179,7 @@ static pl_status refresh_values(pl_mini *m, pl_err *err) {
     return pl_mini_state_evaluate(m, m->best, &ok, err);
 }
 
-/* Every strategy of a stage in turn; again while one succeeds, when asked for. */
+/* Runs every strategy of a stage in turn; repeats while one succeeds, if asked to. */
 static pl_status run_stage(pl_mini *m, pl_stage stage, bool again, bool *any, pl_err *err) {
     for (int round = 0; round < ROUNDS_MAX; round++) {
         bool success = false;
@@ -230,6 +230,10 @@ static pl_status check_original(pl_mini *m, pl_err *err) {
         return pl_fail(err, PL_E_INVALID, "the model fails, but not with the signature '%s'", text);
     }
     pl_signature_describe(&m->oracle->target, text, sizeof(text));
+    if (m->options->check_str != NULL && m->oracle->target.kind <= PL_FAIL_DETERMINISM)
+        return pl_fail(err, PL_E_USAGE,
+                       "option 'check-str' requires a failure with an error message; this is: %s",
+                       text);
     pl_mini_log(m, "Failure: %s", text);
     for (int i = 0; i < 2; i++) {
         PL_TRY(pl_oracle_ask_again(m->oracle, m->best, &answer, err));
@@ -272,5 +276,5 @@ pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err) {
     }
     m->cpu_seconds = pl_mini_cpu_seconds() - since;
     pl_mini_log(m, "Made %zu queries", m->oracle->n_queries);
-    return PL_OK;
+    return pl_mini_bisect(m, err);
 }

@@ -1,5 +1,5 @@
-/* Inside flows/minify: one run of the minifier. The parts have headers of their own, in search/,
- * oracle/, strategy/ and repro/. */
+/* Private to flows/minify: one run of the minifier. The parts have headers of their own, in
+ * search/, oracle/, strategy/ and repro/. */
 #ifndef PL_MINIFY_INT_H
 #define PL_MINIFY_INT_H
 
@@ -14,6 +14,11 @@ typedef struct pl_oracle pl_oracle;       /* oracle/oracle.h */
 typedef struct pl_ahead pl_ahead;         /* search/mini_ahead.h */
 typedef struct pl_mini_fast pl_mini_fast; /* search/mini_fast.h */
 
+/* What made it fail; NULL reason = not asked for. Strings live in the arena. */
+typedef struct pl_mini_pass {
+    const char *level, *pass, *reason;
+} pl_mini_pass;
+
 struct pl_mini {
     const plumb_minify_options *options;
     pl_pool *pool;
@@ -25,7 +30,7 @@ struct pl_mini {
     bool one_minimal;
     bool resumed; /* from a checkpoint: n_nodes_before and the original's signature are known */
     size_t n_nodes_before;
-    char blamed[256];          /* value that blame names; "" */
+    char blamed[256];          /* blamed value; "" */
     const char **blamed_group; /* values of the group */
     size_t n_blamed_group;
     pl_arena *arena;
@@ -34,16 +39,19 @@ struct pl_mini {
     double started;
     double cpu_seconds; /* of this process, from the first query to the last */
     double last_checkpoint;
-    const pl_model *original; /* as it was given */
+    const pl_model *original; /* as given */
     plumb_context recorded;   /* what was done to the model, now or when the repro was made */
     pl_mini_fast *fast;
     size_t n_accepted;   /* successes so far */
     pl_mini_state *good; /* the last candidate that passed; kept when asked for */
     char *remains;       /* of the original's weights, in words; in the arena; NULL = not asked */
     pl_signature found;  /* what the final model shows */
+    pl_mini_pass pass;   /* of the backend */
 };
 
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
+/* Fills m->pass when it is asked for (minify_bisect.c). */
+pl_status pl_mini_bisect(pl_mini *m, pl_err *err);
 
 #endif

@@ -25,7 +25,7 @@
 
 typedef struct job {
     pl_mini m;
-    plumb_minify_options options; /* with what a repro.json adds */
+    plumb_minify_options options; /* including settings from repro.json */
     plumb_inputs inputs;          /* options.inputs */
     const plumb_model *model;
     pl_arena *arena;
@@ -44,14 +44,14 @@ static void release(job *j) {
     pl_pool_free(m->pool);
     pl_arena_free(m->arena);
     pl_mini_work_close(m);
-    if (m->checkpoints != NULL) rmdir(m->checkpoints); /* when nothing could be written to it */
+    if (m->checkpoints != NULL) rmdir(m->checkpoints); /* if it is empty */
     pl_free(m->checkpoints);
     pl_free(j->repro);
     pl_buf_release(&j->notes);
     pl_arena_free(j->arena);
 }
 
-/* Eval mode, autocast and gradients are done to the model once, before anything is asked. */
+/* Eval mode, autocast and gradients are applied to the model once, before the first query. */
 static pl_status apply_context(pl_mini *m, pl_mini_state **state, pl_err *err) {
     const plumb_minify_options *o = m->options;
     pl_mini_state *made = NULL;
@@ -70,7 +70,7 @@ static pl_status apply_context(pl_mini *m, pl_mini_state **state, pl_err *err) {
     return pl_make_ready(made->model, PL_READY_TYPED, NULL, err);
 }
 
-/* Parameters that are inputs, with their values as defaults: data like any other. */
+/* Parameters that are inputs, with their values as data. */
 static pl_status give_defaults(pl_mini_state *s, pl_err *err) {
     const pl_graph *graph = s->model->graph;
     for (size_t i = 0; i < graph->n_inputs; i++) {
@@ -109,12 +109,12 @@ static pl_status prepare(job *j, pl_mini_state **out, pl_err *err) {
     if (!pl_context_is_plain(m->options->context)) PL_TRY(apply_context(m, out, err));
     PL_TRY(give_defaults(*out, err));
     if (m->options->check == NULL) return PL_OK;
-    bool ok = false; /* a check that wants data: values for the cuts come from the reference */
+    bool ok = false; /* the check needs data: values for cuts come from the reference */
     PL_TRY(pl_mini_state_evaluate(m, *out, &ok, err));
     return ok ? PL_OK : err->status;
 }
 
-/* A repro is data, and may be a stranger's: what would run foreign code is the user's to say. */
+/* A repro is data and may not be trusted: only the user may enable what runs foreign code. */
 static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info *info,
                              pl_err *err) {
     if (o->trust) return PL_OK;
@@ -131,7 +131,7 @@ static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info 
                    o->signature, info->backend);
 }
 
-/* What a repro.json says stands in for what was not given. */
+/* Settings from repro.json replace those that were not given. */
 static pl_status read_signature(job *j, pl_repro_info *info, pl_err *err) {
     plumb_minify_options *o = &j->options;
     pl_mini *m = &j->m;
@@ -182,6 +182,8 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     if (j->options.check != NULL && j->options.backend != NULL) {
         return pl_fail(err, PL_E_USAGE, "option 'check' and option 'backend' cannot be combined");
     }
+    if (j->options.check != NULL && o->bisect)
+        return pl_fail(err, PL_E_USAGE, "option 'bisect' requires option 'backend'");
     const pl_accuracy_options rule = pl_mini_rule(m);
     PL_TRY(pl_accuracy_read(&rule, &m->accuracy, err));
     m->accuracy.pool = m->pool;
@@ -198,7 +200,7 @@ static pl_status start(job *j, const plumb_model *model, const plumb_minify_opti
     PL_TRY(j->options.check != NULL ? pl_oracle_check_new(m, &m->oracle, err)
                                     : pl_oracle_backend_new(m, &m->oracle, err));
     if (info.has_signature) m->oracle->target = info.signature;
-    if (info.has_target) { /* a checkpoint: the run goes on as if it had not been stopped */
+    if (info.has_target) { /* a checkpoint: continue as if not interrupted */
         m->oracle->target = info.target;
         m->resumed = true;
         if (info.has_original) m->oracle->original = info.original;
@@ -215,6 +217,9 @@ static pl_status fill_repro(job *j, const pl_mini_state *state, const pl_buf *sp
     out->command = "query";
     out->source = j->model->model->path;
     out->one_minimal = m->one_minimal;
+    out->bisect_level = m->pass.level;
+    out->bisect_pass = m->pass.pass;
+    out->bisect_reason = m->pass.reason;
     return PL_OK;
 }
 
@@ -226,12 +231,12 @@ static pl_status own_program(const plumb_minify_options *o, char *out, size_t n_
     const ssize_t n = readlink("/proc/self/exe", out, n_out - 1);
     if (n <= 0) return pl_fail(err, PL_E_IO, "cannot find the running program");
     out[n] = '\0';
-    /* A program that uses the library: plumb itself must be in PATH. */
+    /* If the library is used by another program, plumb must be in PATH. */
     if (strcmp(pl_path_basename(out), "plumb") != 0) snprintf(out, n_out, "plumb");
     return PL_OK;
 }
 
-/* Written beside its name, asked there in a new process, then renamed: it appears whole. */
+/* Written to a temporary folder, checked there in a new process, then renamed. */
 static pl_status write_repro(job *j, const pl_mini_state *state, const char *path, bool failing,
                              pl_err *err) {
     char program[4096], *part = NULL;
@@ -316,6 +321,15 @@ static pl_status keep_others(const pl_oracle *o, pl_minified *r, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status keep_pass(const pl_mini *m, pl_minified *r, pl_err *err) {
+    if (m->pass.reason == NULL) return PL_OK;
+    r->bisect_level = pl_arena_strdup(r->arena, m->pass.level);
+    r->bisect_pass = pl_arena_strdup(r->arena, m->pass.pass);
+    r->bisect_reason = pl_arena_strdup(r->arena, m->pass.reason);
+    const bool kept = r->bisect_level != NULL && r->bisect_pass != NULL && r->bisect_reason != NULL;
+    return kept ? PL_OK : pl_fail_memory(err, 1);
+}
+
 static pl_status keep(const job *j, pl_minified *r, pl_err *err) {
     const pl_mini *m = &j->m;
     pl_measure now;
@@ -337,6 +351,7 @@ static pl_status keep(const job *j, pl_minified *r, pl_err *err) {
     r->notes = pl_arena_strdup(r->arena, pl_buf_str(&j->notes));
     if (j->repro != NULL) r->folder = pl_arena_strdup(r->arena, j->repro);
     if (m->remains != NULL) r->remains = pl_arena_strdup(r->arena, m->remains);
+    PL_TRY(keep_pass(m, r, err));
     if (r->notes == NULL || (j->repro != NULL && r->folder == NULL)) return pl_fail_memory(err, 1);
     return keep_others(m->oracle, r, err);
 }
@@ -376,7 +391,7 @@ static pl_status find_checkpoints(job *j, pl_err *err) {
     return pl_mini_checkpoints_check(&j->m, err);
 }
 
-/* Said before the work, not after it. */
+/* Checked before the work, not after it. */
 static pl_status check_outputs(const plumb_minify_options *o, pl_err *err) {
     pl_buf zip = PL_BUF_INIT;
     pl_buf_printf(&zip, "%s.zip", o->output == NULL ? "" : o->output);
@@ -401,7 +416,7 @@ static pl_status minify(job *j, const plumb_minify_options *options, pl_mini_sta
     PL_TRY(pl_mini_run(&j->m, taken, err));
     const pl_status st = finish(j, err);
     if (st == PL_E_CANCELLED) return st;
-    if (st != PL_OK) { /* what was found comes first */
+    if (st != PL_OK) { /* the result is more important */
         char failure[400];
         pl_signature_describe(&j->m.oracle->target, failure, sizeof(failure));
         return j->written ? pl_err_wrap(err, st, "wrote the repro to '%s', but not the extra files",
@@ -442,7 +457,7 @@ pl_status pl_minify_query(const plumb_model *model, const plumb_minify_options *
     pl_answer answer = PL_ANSWER_PASSES;
     pl_minified *r = NULL;
     pl_status st = start(&j, model, options, err);
-    if (st == PL_OK && j.options.backend != NULL) /* it is judged by eager */
+    if (st == PL_OK && j.options.backend != NULL) /* judged by eager */
         st = pl_two_sides_check(j.options.backend, model->model, "eager", model->model, err);
     if (st == PL_OK) st = prepare(&j, &state, err);
     if (st == PL_OK) st = pl_oracle_learn(j.m.oracle, state, &answer, err);

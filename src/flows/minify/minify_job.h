@@ -1,28 +1,30 @@
-/* Minifying one model from options to a repro on disk. */
+/* Minifies one model, from options to a repro on disk. */
 #ifndef PL_MINIFY_JOB_H
 #define PL_MINIFY_JOB_H
 
 #include "flows/api.h"
 #include "flows/minify/oracle/signature.h"
 
-typedef struct pl_met { /* another failure that was met */
+typedef struct pl_met { /* another failure found on the way */
     pl_signature signature;
     size_t n_seen;
 } pl_met;
 
-typedef struct pl_minified { /* strings and lists live in the arena */
+typedef struct pl_minified { /* strings and lists are in the arena */
     pl_arena *arena;
-    bool is_query; /* one question was asked, nothing was minified */
+    bool is_query; /* only one query, nothing was minified */
     bool fails, has_signature;
     pl_signature signature;
     const char *folder; /* NULL = not written */
     bool verified, one_minimal;
-    size_t n_queries, n_runs, n_sent, n_used; /* looked ahead: asked early, and of use */
+    size_t n_queries, n_runs, n_sent, n_used; /* speculative queries: started, and used */
     double seconds, oracle_seconds, overhead_seconds;
     size_t nodes_before, nodes_after, inputs_after;
     int64_t elements_after;
     pl_met *others;
     size_t n_others;
+    /* Level and pass of the backend that do it, and the reason; NULL = not asked for. */
+    const char *bisect_level, *bisect_pass, *bisect_reason;
     const char *remains; /* what of the weights is left; NULL = not asked for */
     const char *notes;   /* lines */
 } pl_minified;

@@ -1,4 +1,4 @@
-/* What minifying found, as JSON and as text. */
+/* The result of minifying, as JSON and as text. */
 #include "base/count.h"
 #include "base/json.h"
 #include "flows/minify/minify_job.h"
@@ -23,6 +23,16 @@ static void put_others(pl_json *json, const pl_minified *r) {
         pl_json_object_end(json);
     }
     pl_json_array_end(json);
+}
+
+static void put_bisect(pl_json *json, const pl_minified *r) {
+    if (r->bisect_reason == NULL) return;
+    pl_json_key(json, "bisect");
+    pl_json_object_begin(json);
+    pl_json_put_string(json, "level", r->bisect_level);
+    pl_json_put_string(json, "pass", r->bisect_pass);
+    pl_json_put_string(json, "reason", r->bisect_reason);
+    pl_json_object_end(json);
 }
 
 static void put_numbers(pl_json *json, const pl_minified *r) {
@@ -51,6 +61,7 @@ void pl_minified_put_json(const pl_minified *r, pl_buf *out) {
     if (!r->is_query) {
         put_numbers(&json, r);
         put_others(&json, r);
+        put_bisect(&json, r);
     }
     pl_json_object_end(&json);
     pl_buf_putc(out, '\n');
@@ -83,6 +94,11 @@ void pl_minified_put_text(const pl_minified *r, pl_buf *out) {
     pl_buf_put_count(out, r->n_queries, "query");
     pl_buf_printf(out, " in %.1f s%s\n", r->seconds, r->one_minimal ? "; 1-minimal" : "");
     pl_buf_printf(out, "failure: %s\n", text);
+    if (r->bisect_reason != NULL) {
+        const bool has_level = r->bisect_level[0] != '\0';
+        pl_buf_printf(out, "bisect:  %s%s%s%s\n", has_level ? "level " : "", r->bisect_level,
+                      has_level ? ", " : "", r->bisect_reason);
+    }
     if (r->folder != NULL) {
         pl_buf_printf(out, "repro:   %s%s\n", r->folder,
                       r->verified ? " (fails in a new process)" : " (NOT VERIFIED)");

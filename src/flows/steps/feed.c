@@ -1,4 +1,4 @@
-/* Which rule serves which input, and which output is fed back to which input. */
+/* Selects the rule for each input, and which output is fed back to which input. */
 #include "flows/steps/feed.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 #include "base/nearest.h"
 #include "flows/inputs.h"
 
-/* Names of outputs and of the inputs that they become, in the order they are tried. */
+/* Names of outputs and of the inputs they feed, in the order they are tried. */
 static const char *const state_rules[] = {
     "present.*:past_key_values.*",
     "present_key_values.*:past_key_values.*",
@@ -33,7 +33,7 @@ static const char *const state_rules[] = {
 
 /* ---- names ---- */
 
-/* Whether `name` is the pattern with something in place of its '*' (start, n_star). */
+/* Does `name` match the pattern with something for its '*' (start, n_star)? */
 static bool fits(const char *pattern, size_t n, const char *name, const char **star,
                  size_t *n_star) {
     const char *at = memchr(pattern, '*', n);
@@ -50,7 +50,8 @@ static bool fits(const char *pattern, size_t n, const char *name, const char **s
     return true;
 }
 
-/* The longest of "a|b|c" that the name is, or ends with after a separator; 0 = none. */
+/* Length of the longest of "a|b|c" that the name equals or ends with after a separator; 0 =
+ * none. */
 static size_t is_named(const char *name, const char *list) {
     const size_t n_name = strlen(name);
     size_t longest = 0;
@@ -101,7 +102,7 @@ static bool is_taken(const pl_feed *f, size_t output) {
     return false;
 }
 
-/* Joins every output and input that the pair of patterns fits; returns how many. */
+/* Connects every output and input that the pair of patterns matches; returns their number. */
 static size_t join_states(pl_feed *f, const char *rule, bool told) {
     const pl_graph *g = f->model->graph;
     const char *colon = strchr(rule, ':'), *x, *y;
@@ -193,7 +194,7 @@ static void find_rules(pl_feed *f) {
     }
     for (size_t i = 0; i < g->n_inputs; i++)
         if (f->in[i].told && f->in[i].rule == tokens) f->n_tokens++;
-    size_t left = SIZE_MAX, n_left = 0; /* under any name, when there is one that could be it */
+    size_t left = SIZE_MAX, n_left = 0; /* under any name, if only one input is possible */
     for (size_t i = 0; i < g->n_inputs && f->n_tokens == 0; i++) {
         const pl_feed_input *in = &f->in[i];
         if (in->told || in->rule != NULL || in->state != SIZE_MAX || g->inputs[i]->init != NULL ||
@@ -232,7 +233,7 @@ static pl_status find_logits(pl_feed *f, const char *told, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 pl_status pl_feed_init(pl_feed *f, const pl_model *model, const plumb_generate_options *o,
                        pl_err *err) {
@@ -245,11 +246,11 @@ pl_status pl_feed_init(pl_feed *f, const pl_model *model, const plumb_generate_o
         f->in[i].state = SIZE_MAX;
     if (o->inputs->n_sets <= 1 && o->inputs->n_samples <= 1) {
         plumb_inputs own = *o->inputs;
-        own.n_dims = 0; /* symbols of the state are told as well */
+        own.n_dims = 0; /* also bind symbols of the state */
         PL_TRY(pl_inputs_given(model, &own, f->given, err));
     }
     PL_TRY(read_feeds(f, o, err));
-    for (size_t i = 0; i < g->n_inputs; i++) /* what was given wins */
+    for (size_t i = 0; i < g->n_inputs; i++) /* given values win */
         if (f->given[i] != NULL && f->in[i].rule == NULL) f->in[i].told = true;
     PL_TRY(find_states(f, o, err));
     find_rules(f);

@@ -2,8 +2,7 @@
  *
  * Rules go by the names that exporters use (ONNX Runtime GenAI, Optimum, plain opset 23), one row
  * each (feed_rules.def); a state is an output that becomes an input of the next step. The user may
- * override both. An input that nothing serves is read from what the user gave, or generated, for
- * each step anew. */
+ * override both. An input without a rule is given by the user or generated, anew for each step. */
 #ifndef PL_FEED_H
 #define PL_FEED_H
 
@@ -13,7 +12,7 @@
 #include "graph/graph.h"
 #include "tensor/datum.h"
 
-/* The tokens of one step. All rows have the same number; padding fills up. */
+/* The tokens of one step. All rows have the same number; padding fills the rest. */
 typedef struct pl_feed_window {
     const int64_t *tokens; /* (batch,n) */
     int64_t batch, n;
@@ -32,9 +31,9 @@ extern const pl_feed_rule pl_feed_rules[];
 extern const size_t pl_n_feed_rules;
 
 typedef struct pl_feed_input {
-    const pl_feed_rule *rule; /* NULL = a state, or what the user gives */
-    size_t state;             /* the output that it comes from; SIZE_MAX = it is no state */
-    bool told;                /* by the user */
+    const pl_feed_rule *rule; /* NULL = a state, or given by the user */
+    size_t state;             /* output that feeds it; SIZE_MAX = not a state */
+    bool told;                /* set by the user */
 } pl_feed_input;
 
 typedef struct pl_feed {

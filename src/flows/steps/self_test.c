@@ -372,7 +372,7 @@ const char *pl_self_test_name(size_t i) {
     return i < N_SELF_TESTS ? self_tests[i].name : NULL;
 }
 
-/* ---- all that were asked for ---- */
+/* ---- all tests ---- */
 
 static bool is_listed(const char *list, const char *name) {
     const size_t n = strlen(name);

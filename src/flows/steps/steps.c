@@ -112,7 +112,7 @@ static pl_status open_reference(pl_steps *s, const char **spec, pl_err *err) {
     const plumb_generate_options *o = s->o;
     const char *path = o->reference_model;
     plumb_error trouble = { PLUMB_OK, "" };
-    *spec = o->reference == NULL ? "eager" : o->reference;
+    *spec = pl_backend_spec_or_default(o->reference);
     if (o->reference != NULL && (pl_path_has_suffix(o->reference, ".onnx") ||
                                  pl_path_has_suffix(o->reference, ".onnxtxt"))) {
         path = path == NULL ? o->reference : path;
@@ -205,7 +205,7 @@ static pl_status keep_names(pl_steps *s, pl_err *err) {
 }
 
 pl_status pl_steps_prepare(pl_steps *s, bool alone, pl_err *err) {
-    const char *spec_b = NULL, *spec_a = s->o->backend == NULL ? "eager" : s->o->backend;
+    const char *spec_b = NULL, *spec_a = pl_backend_spec_or_default(s->o->backend);
     PL_TRY(read_words(s, err));
     PL_TRY(pl_make_ready(s->m->model, PL_READY_TYPED, &s->m->edited, err));
     s->pool = pl_pool_new(s->o->threads);

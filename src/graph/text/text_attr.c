@@ -80,7 +80,7 @@ static pl_status parse_typed_value(pl_text_parser *p, pl_attr *out) {
     pl_string ignored;
     bool named;
     PL_TRY(pl_text_parse_type(p, &type));
-    PL_TRY(pl_lex_name(&p->lex, &ignored, &named)); /* a tensor's own name is not kept */
+    PL_TRY(pl_lex_name(&p->lex, &ignored, &named)); /* the name of a tensor is not kept */
     const bool has_equal = pl_lex_match(&p->lex, '=');
     if (!named && !has_equal && pl_lex_peek(&p->lex) != '{') {
         out->type = PL_ATTR_TYPE_PROTO;
@@ -110,8 +110,8 @@ static pl_status parse_value(pl_text_parser *p, pl_graph *graph, pl_attr *out) {
     return pl_text_parse_body(p, name, graph, &out->graph);
 }
 
-/* Makes a value fit the declared type: an integer may stand for a float, a tensor for a sparse one
- * (the IR keeps those dense). */
+/* Converts a value to the declared type: an integer may be given for a float, a tensor for a sparse
+ * one (the IR stores those dense). */
 static pl_status coerce(pl_text_parser *p, pl_attr_type wanted, size_t at, pl_attr *value) {
     if (wanted == PL_ATTR_NONE || wanted == value->type) return PL_OK;
     if (wanted == PL_ATTR_FLOAT && value->type == PL_ATTR_INT) {
@@ -238,7 +238,7 @@ static pl_status parse_declared_type(pl_text_parser *p, pl_attr_type *out) {
                        (int)(word.n_bytes < 60 ? word.n_bytes : 60), word.data);
 }
 
-/* @name takes the call's attribute; when the call has none, this one is left out. */
+/* @name takes the call's attribute; if the call has none, the attribute is omitted. */
 static pl_status parse_reference(pl_text_parser *p, const char *name, pl_attr_type wanted,
                                  pl_text_attr_list *out) {
     pl_string word;

@@ -1,7 +1,7 @@
 /* Types and constants of the ONNX text form.
  *
- * In tensors of float16, bfloat16, float8 and float4 an integer is the bit pattern, as ONNX's own
- * parser and printer have it; a number with a point or exponent is a value (ours). */
+ * In tensors of float16, bfloat16, float8 and float4 an integer is the bit pattern, as in ONNX's
+ * own parser and printer; a number with a point or exponent is a value (our extension). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -59,7 +59,7 @@ static pl_status parse_dim(pl_text_parser *p, pl_dim *out) {
     *out = PL_DIM_UNKNOWN;
     if (pl_lex_match(&p->lex, '?')) return PL_OK;
     PL_TRY(pl_lex_name(&p->lex, &name, &found));
-    if (found && name.n_bytes == 0) return PL_OK; /* "" is no name, as in files */
+    if (found && name.n_bytes == 0) return PL_OK; /* "" means no name, as in files */
     if (found) return pl_text_intern(p, name, &out->name);
     const size_t at = p->lex.at;
     PL_TRY(pl_text_parse_int(p, &out->value));
@@ -262,8 +262,8 @@ static pl_status parse_elements(pl_text_parser *p, pl_tensor *t, int64_t n_numbe
     return pl_lex_expect(&p->lex, '}');
 }
 
-/* Dims of a constant's type, and how many numbers must follow: never more than the text has room
- * for, so that a short text cannot ask for a huge tensor. */
+/* Dims of a constant's type, and how many numbers must follow: at most what the text has room for,
+ * so that a short text cannot ask for a huge tensor. */
 static pl_status constant_dims(pl_text_parser *p, const pl_type *type, int64_t *dims,
                                int64_t *n_numbers) {
     const size_t at = p->lex.at;

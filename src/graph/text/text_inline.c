@@ -200,7 +200,7 @@ pl_status pl_text_parse_functions(pl_text_parser *p, size_t *end) {
     p->lex.err = p->err;
     (void)pl_lex_peek(&p->lex);
     *end = st == PL_OK ? p->lex.at : p->lex.n_text;
-    /* A main graph with a fault in it: parsing it will say better what is wrong. */
+    /* The main graph has an error: parsing it will give a better message. */
     while (st == PL_OK && pl_lex_peek(&p->lex) >= 0)
         PL_TRY(parse_function(p));
     if (p->n_functions > 0) PL_TRY(note_quoted_names(p, from, *end));
@@ -214,7 +214,7 @@ const pl_attr *pl_text_frame_attr(const pl_text_parser *p, const char *name) {
     return pl_strmap_get(&p->frame->attrs, name);
 }
 
-/* The first of a name counts. */
+/* The first of a name wins. */
 static pl_status bind_attrs(pl_text_parser *p, pl_text_frame *frame,
                             const pl_text_attr_list *attrs) {
     for (size_t i = 0; i < attrs->n; i++) {
@@ -259,12 +259,12 @@ pl_status pl_text_map_name(pl_text_parser *p, const pl_graph *graph, const char 
 
 static pl_status bind(pl_text_parser *p, pl_text_frame *frame, const char *formal,
                       const char *actual) {
-    /* The map keeps void *; nothing writes through it. */
+    /* The map stores void *, but nothing writes through it. */
     void *kept = (void *)(uintptr_t)actual;
     return pl_strmap_put(&frame->names, formal, kept) == 0 ? PL_OK : pl_fail_memory(p->err, 0);
 }
 
-/* "call/", or "call_2/" when an earlier call has that. */
+/* "call/", or "call_2/" when an earlier call has that prefix. */
 static pl_status choose_prefix(pl_text_parser *p, pl_text_frame *frame, const char *node_name,
                                const pl_text_ids *out) {
     const char *base = node_name;
@@ -316,7 +316,7 @@ static pl_status check_call(pl_text_parser *p, const pl_text_function *f, const 
     return PL_OK;
 }
 
-/* Outputs that are inputs, or stand twice in the signature, need a node of their own. */
+/* Outputs that are also inputs, or occur twice in the signature, need an Identity. */
 static pl_status bind_outputs(pl_text_parser *p, pl_text_frame *frame, pl_graph *graph,
                               const pl_text_ids *out) {
     const pl_text_ids *formals = &frame->function->outputs;

@@ -134,8 +134,9 @@ pl_status pl_lex_ident(pl_lex *lex, pl_string *out) {
     return PL_OK;
 }
 
-/* Copies text[from..to) into scratch without its escapes: \xHH is a byte (ours; ONNX's printer
- * leaves control characters raw), any other character after a backslash is itself (ONNX's rule). */
+/* Copies text[from..to) into scratch and resolves escapes: \xHH is a byte (our extension; ONNX's
+ * printer leaves control characters raw), any other character after a backslash is itself (ONNX's
+ * rule). */
 static pl_status unescape(pl_lex *lex, size_t from, size_t to, pl_string *out) {
     pl_buf_reset(&lex->scratch);
     for (size_t i = from; i < to; i++) {
@@ -200,7 +201,8 @@ bool pl_lex_word_is_float(pl_string word) {
            (word.n_bytes == 8 && strncasecmp(word.data, "infinity", 8) == 0);
 }
 
-/* nan(0x…): a NaN with a payload, so that all bits survive; ours, ONNX's printer drops it. */
+/* nan(0x…): a NaN with a payload, so that all bits are kept. Our extension; ONNX's printer drops
+ * it. */
 static size_t skip_nan_payload(const pl_lex *lex, size_t at) {
     size_t end = at + 3;
     if (byte_at(lex, at) != '(' || byte_at(lex, at + 1) != '0' || byte_at(lex, at + 2) != 'x')

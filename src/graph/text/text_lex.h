@@ -1,8 +1,8 @@
 /* Characters to tokens for the ONNX text form; internal to src/graph.
  *
  * The grammar needs one character of lookahead, so there is no token stream: each function skips
- * blanks and comments and reads what it names. Spans that come back are borrowed: from the text, or
- * from `scratch` (a string with escapes), where they live until the next string is read. */
+ * blanks and comments and reads what it names. Returned spans are borrowed: from the text, or from
+ * `scratch` (a string with escapes), where they are valid until the next string is read. */
 #ifndef PL_TEXT_LEX_H
 #define PL_TEXT_LEX_H
 
@@ -21,7 +21,7 @@ typedef struct pl_lex {
 } pl_lex;
 
 typedef struct pl_lex_number {
-    pl_string text; /* as written, sign included */
+    pl_string text; /* as written, including the sign */
     size_t at;
     bool is_float; /* has a point, an exponent, or is inf or nan */
 } pl_lex_number;
@@ -41,7 +41,7 @@ pl_status pl_lex_fail_expected(pl_lex *lex, const char *what);
 #define pl_lex_fail_expected(lex, what) ((void)(pl_lex_fail_expected)(lex, what), PL_E_FORMAT)
 #endif
 
-int pl_lex_peek(pl_lex *lex); /* next byte that is no blank or comment; -1 at the end */
+int pl_lex_peek(pl_lex *lex); /* next byte that is not a blank or in a comment; -1 at the end */
 bool pl_lex_match(pl_lex *lex, char c);
 pl_status pl_lex_expect(pl_lex *lex, char c);
 pl_status pl_lex_expect_arrow(pl_lex *lex); /* => */
@@ -61,7 +61,7 @@ pl_status pl_lex_number_u64(pl_lex *lex, const pl_lex_number *number, uint64_t *
 pl_status pl_lex_number_f32(pl_lex *lex, const pl_lex_number *number, float *out);
 pl_status pl_lex_number_f64(pl_lex *lex, const pl_lex_number *number, double *out);
 
-/* Jumps over one balanced group that opens with ( [ { or <, strings and comments respected. */
+/* Skips one balanced group that opens with ( [ { or <; knows strings and comments. */
 pl_status pl_lex_skip_group(pl_lex *lex);
 
 #endif

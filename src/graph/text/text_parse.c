@@ -7,7 +7,7 @@
 #include "graph/text/text_int.h"
 
 enum {
-    TEXT_IR_VERSION = 8,         /* of a text that names none */
+    TEXT_IR_VERSION = 8,         /* for a text that gives none */
     OPSET_VERSION_MAX = 1000000, /* as in files */
 };
 
@@ -25,7 +25,7 @@ static pl_status resolve(pl_text_parser *p, const pl_text_ref *ref) {
     if (!own && ref->kind != PL_TEXT_TYPE)
         value = pl_graph_find_in_scope(ref->graph->parent, ref->name);
     if (value == NULL) {
-        if (ref->kind == PL_TEXT_TYPE) return PL_OK; /* a type for a value that is not there */
+        if (ref->kind == PL_TEXT_TYPE) return PL_OK; /* a type for a value that does not exist */
         return pl_lex_fail(&p->lex, ref->at, PL_E_INVALID,
                            ref->kind == PL_TEXT_USE ? "value '%s' is used but not defined"
                                                     : "output '%s' is not defined",
@@ -46,8 +46,8 @@ static pl_status resolve_all(pl_text_parser *p) {
     return PL_OK;
 }
 
-/* A list of names as operands have it: "" or nothing before a comma is an omitted one; a comma at
- * the end adds nothing. */
+/* A list of operand names: "" or nothing before a comma is an omitted one; a trailing comma adds
+ * nothing. */
 static pl_status parse_ids(pl_text_parser *p, pl_text_ids *out) {
     do {
         pl_string word;
@@ -130,14 +130,14 @@ static pl_status set_attrs(pl_text_parser *p, pl_node *node, const pl_text_attr_
     return pl_node_each_body(node, own_body, node, p->err);
 }
 
-typedef struct node_text { /* a node while it is read */
+typedef struct node_text { /* a node while it is parsed */
     const char *label, *op, *domain, *overload;
     pl_text_ids in, out;
     pl_text_attr_list attrs;
     size_t at; /* of the operator's name */
 } node_text;
 
-/* com.microsoft.Gelu: all but the last part is the domain. Odd parts may be quoted. */
+/* com.microsoft.Gelu: all but the last part is the domain. Unusual parts may be quoted. */
 static pl_status parse_qualified(pl_text_parser *p, node_text *node) {
     pl_buf domain = PL_BUF_INIT;
     pl_status st = PL_OK;
@@ -302,7 +302,7 @@ static pl_status parse_initializer(pl_text_parser *p, pl_graph *graph, const pl_
     if (value == NULL) {
         PL_TRY(define(p, graph, id, &value));
         value->type = type;
-    } else if (!value->is_input || value->init != NULL) { /* an input may get its default here */
+    } else if (!value->is_input || value->init != NULL) { /* sets the default of an input */
         return pl_lex_fail(&p->lex, id.at, PL_E_INVALID, "value '%s' is defined twice", id.name);
     }
     return parse_init(p, type, value);
@@ -358,7 +358,7 @@ typedef struct opset_list {
     size_t n, capacity;
 } opset_list;
 
-/* "domain" : version. As in files, the last word on a domain counts. */
+/* "domain" : version. As in files, the last entry for a domain wins. */
 static pl_status parse_opset(pl_text_parser *p, opset_list *out) {
     const char *domain;
     int64_t version;

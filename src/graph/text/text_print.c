@@ -1,9 +1,9 @@
 /* The printer of the ONNX text form.
  *
- * What onnx.parser can read is written as onnx.printer writes it. Ours beyond that: names that are
- * no identifiers, or look like types, are quoted everywhere; control characters and broken UTF-8
- * are \xHH; NaNs other than the default are nan(0xBITS). Lost, because the form has no place for
- * them: doc strings of graphs, nodes and values, metadata of graphs and nodes. */
+ * What onnx.parser can read is written as by onnx.printer. Our extensions: names that are not
+ * identifiers, or look like types, are always quoted; control characters and invalid UTF-8 are
+ * \xHH; NaNs other than the default are nan(0xBITS). Lost, because the format cannot hold them: doc
+ * strings of graphs, nodes and values, metadata of graphs and nodes. */
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
@@ -44,7 +44,7 @@ static void put_quoted(pl_buf *out, const char *s, size_t n) {
     pl_buf_putc(out, '"');
 }
 
-/* Bare only where no reader can take it for something else. */
+/* Unquoted only if no reader can mistake it for something else. */
 static void put_name(pl_buf *out, const char *name) {
     const size_t n = strlen(name);
     if (pl_lex_is_ident(name, n) && !pl_text_is_type_word(name, n) &&
@@ -60,7 +60,7 @@ static void put_indent(const printer *p) {
         pl_buf_puts(p->out, "   ");
 }
 
-/* com.microsoft stays as it is; a domain with an odd part is quoted as a whole. */
+/* com.microsoft is unquoted; a domain with an unusual part is quoted as a whole. */
 static void put_operator(pl_buf *out, const pl_node *node) {
     const char *part = node->domain;
     bool plain = true;
@@ -383,8 +383,8 @@ static pl_status put_node(printer *p, const pl_node *node) {
     return PL_OK;
 }
 
-/* An input's default stands in the signature when the declared type says its exact shape; else with
- * the initializers, so that the declared type is kept. */
+/* An input's default is in the signature if the declared type has its exact shape; else among the
+ * initializers, so that the declared type is kept. */
 static bool default_fits_type(const pl_value *value) {
     const pl_type *type = value->type;
     const pl_tensor *t = value->init;
@@ -522,7 +522,7 @@ static pl_status print_model(const pl_model *model, int64_t max_elements, pl_buf
 pl_status pl_model_print(const pl_model *model, int64_t max_elements, pl_buf *out, pl_err *err) {
     const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (c == (locale_t)0) return pl_fail_memory(err, 0);
-    const locale_t before = uselocale(c); /* numbers with a point, whatever the program's locale */
+    const locale_t before = uselocale(c); /* decimal points, whatever the program's locale */
     const pl_status st = print_model(model, max_elements, out, err);
     uselocale(before);
     freelocale(c);

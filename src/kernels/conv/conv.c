@@ -1,4 +1,4 @@
-/* What all convolutions share: checks, staging geometry, the cache. */
+/* Shared by all convolutions: checks, the layout of staged input, the cache. */
 #include "kernels/conv/conv.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ const pl_conv_table *pl_conv_table_get(void) {
     return PL_TABLE_OF(pl_cpu_isa(), pl_conv_table);
 }
 
-enum { DIM_LIMIT = 1 << 30 }; /* so that out * stride + kernel * dilation + pad fits easily */
+enum { DIM_LIMIT = 1 << 30 }; /* so that out * stride + kernel * dilation + pad cannot overflow */
 #define COUNT_LIMIT ((int64_t)1 << 46)
 
 static pl_status product(const char *name, const int64_t *dims, int n, int64_t start, int64_t *out,
@@ -91,7 +91,7 @@ pl_conv_stage pl_conv_stage_of(const pl_conv_geo *g) {
     int64_t rows;
     s.fits = pl_i64_mul(s.depth, s.height, &rows) && pl_i64_mul(rows, s.pitch, &s.plane) &&
              s.plane / 8 <= g->n_in + g->n_out + 512;
-    s.plane = s.fits ? s.plane + 16 : 0; /* a vector may run over the end of a plane */
+    s.plane = s.fits ? s.plane + 16 : 0; /* vectors may read beyond the end of a plane */
     return s;
 }
 

@@ -1,11 +1,11 @@
 /* Convolution and transposed convolution, one to three spatial dims, NC(D)(H)W in and out, dense.
  *
  * Unused entries of the arrays (index >= n_spatial) are ignored. Output sizes are given by the
- * caller, so every padding rule of ONNX fits: cell o of a dim reads input
- * o * stride - pad_begin + tap * dilation; what falls outside [0, in) counts as zero, at the end
- * too: times a weight that is Inf or NaN it gives NaN, with every way and every provider. pad_begin
- * may be negative. w is (c_out, c_in / groups, kernel…), bias (c_out) or NULL.
- * Results do not depend on the number of threads. Impossible shapes are PL_E_INVALID. */
+ * caller, so every padding rule of ONNX is possible. Cell o of a dim reads input o * stride -
+ * pad_begin + tap * dilation. Positions outside [0, in) read as zero, and zero times a weight of
+ * Inf or NaN is NaN in every algorithm and provider. pad_begin may be negative. w is (c_out, c_in /
+ * groups, kernel…), bias (c_out) or NULL. Results do not depend on the number of threads.
+ * Impossible shapes are PL_E_INVALID. */
 #ifndef PL_CONV_H
 #define PL_CONV_H
 
@@ -25,16 +25,16 @@ typedef struct pl_conv_shape {
     const pl_provider *by; /* NULL = the default of the process */
 } pl_conv_shape;
 
-/* What a node keeps between calls: packed weights, library primitives, scratch. The same shape,
- * weight pointer and number of threads reuse it, others rebuild it; the bytes at w must not change
- * while it lives. Starts NULL; one call at a time for each state. NULL = no cache. */
+/* State that a node keeps between calls: packed weights, library primitives, scratch. It is reused
+ * for the same shape, weight pointer and number of threads, otherwise rebuilt; the bytes at w must
+ * not change in the meantime. Starts NULL; one call at a time for each state. NULL = no cache. */
 typedef struct pl_conv_state pl_conv_state;
 void pl_conv_state_free(pl_conv_state *state); /* NULL is fine */
-/* Bytes of the packed weights (0 = none), and moving them to memory of the caller's that outlives
- * the state, 64-byte aligned. */
+/* Bytes of the packed weights (0 = none). pl_conv_state_move moves them to the caller's memory,
+ * which must be 64-byte aligned and outlive the state. */
 size_t pl_conv_state_bytes(const pl_conv_state *state);
 void pl_conv_state_move(pl_conv_state *state, void *to);
-/* Fills the state now, as the first convolution would. */
+/* Fills the state now instead of at the first convolution. */
 pl_status pl_conv_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
                               pl_conv_state **state, pl_err *err);
 pl_status pl_conv_prepare_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *w,
@@ -44,7 +44,7 @@ pl_status pl_conv_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x
                       const pl_f32 *bias, pl_f32 *y, pl_conv_state **state, pl_err *err);
 pl_status pl_conv_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,
                       const pl_f64 *bias, pl_f64 *y, pl_conv_state **state, pl_err *err);
-/* The same, with what follows (NULL = nothing). */
+/* The same, followed by an epilogue (NULL = none). */
 pl_status pl_conv_after_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                             const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_conv_state **state,
                             const pl_epilogue *after, pl_err *err);
@@ -52,10 +52,9 @@ pl_status pl_conv_after_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_
                             const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_conv_state **state,
                             const pl_epilogue *after, pl_err *err);
 
-/* The same of x times factor, one for each channel of each item, multiplied as x is packed: the
- * bits are those of a product made first. For shapes that take it (1x1, own
- * kernels), PL_E_INVALID for others.
- */
+/* The same for x times factor, one factor for each channel of each item, applied while x is packed:
+ * the same bits as a separate product. Only for shapes that pl_conv_takes_factor_f32 accepts (1x1,
+ * own kernels); PL_E_INVALID for others. */
 bool pl_conv_takes_factor_f32(const pl_conv_shape *shape);
 pl_status pl_conv_factor_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                              const pl_f32 *factor, const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
@@ -65,9 +64,9 @@ pl_status pl_conv_factor_f64(pl_pool *pool, const pl_conv_shape *shape, const pl
                              const pl_f64 *factor, const pl_f64 *w, const pl_f64 *bias, pl_f64 *y,
                              pl_conv_state **state, const pl_epilogue *after, pl_err *err);
 
-/* By Winograd's F(2x2, 3x3): faster, and rounded otherwise than pl_conv_f32; where x or w have Inf
- * or NaN it is pl_conv_f32 (the transforms would make NaN of Inf). The state is needed and belongs
- * to this way alone. It fits own kernels only. */
+/* Winograd's F(2x2, 3x3): faster than pl_conv_f32 and rounded differently. Falls back to
+ * pl_conv_f32 if x or w contains Inf or NaN, which the transforms would turn into NaN. Needs a
+ * state, used for nothing else, and own kernels. */
 bool pl_conv_winograd_fits(const pl_conv_shape *shape);
 pl_status pl_conv_winograd_prepare_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *w,
                                        pl_conv_state **state, pl_err *err);
@@ -75,15 +74,15 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
                                const pl_f32 *w, const pl_f32 *bias, pl_f32 *y,
                                pl_conv_state **state, const pl_epilogue *after, pl_err *err);
 
-/* Transposed: input cell i adds to output i * stride - pad_begin + tap * dilation.
- * w is (c_in, c_out / groups, kernel…); `in` and `out` are those of this operator's own x and y. */
+/* Transposed: input cell i adds to output i * stride - pad_begin + tap * dilation. w is (c_in,
+ * c_out / groups, kernel…); `in` and `out` are the sizes of this operator's x and y. */
 pl_status pl_conv_transpose_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                                 const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_err *err);
 pl_status pl_conv_transpose_f64(pl_pool *pool, const pl_conv_shape *shape, const pl_f64 *x,
                                 const pl_f64 *w, const pl_f64 *bias, pl_f64 *y, pl_err *err);
 
-/* Integers: y(i32) = sum of (x - x_zero) * (w - w_zero), wrapping modulo 2^32; padding counts as
- * x_zero, that is, adds nothing (ONNX ConvInteger-10). w_zero: step 1 = one for each output
+/* Integers: y(i32) = sum of (x - x_zero) * (w - w_zero), wrapping modulo 2^32. Padding reads as
+ * x_zero and so adds nothing (ONNX ConvInteger-10). w_zero: step 1 = one for each output
  * channel. */
 pl_status pl_conv_i8(pl_pool *pool, const pl_conv_shape *shape, const void *x, bool x_signed,
                      int32_t x_zero, const void *w, bool w_signed, pl_gemm_i8_zero w_zero,
@@ -93,7 +92,7 @@ pl_status pl_conv_i8(pl_pool *pool, const pl_conv_shape *shape, const void *x, b
  * accumulator of the element type; the bias is added last. */
 pl_status pl_conv_plain_f32(const pl_conv_shape *shape, const pl_f32 *x, const pl_f32 *w,
                             const pl_f32 *bias, pl_f32 *y, pl_err *err);
-/* The same bits, fast: outputs side by side, channels on a pool. */
+/* The same bits, but fast: vectorised over outputs, channels in parallel. */
 pl_status pl_conv_long_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f32 *x,
                            const pl_f32 *w, const pl_f32 *bias, pl_f32 *y, pl_err *err);
 pl_status pl_conv_plain_f64(const pl_conv_shape *shape, const pl_f64 *x, const pl_f64 *w,

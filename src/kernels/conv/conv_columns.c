@@ -1,4 +1,4 @@
-/* Columns of a convolution: what a product needs of its input, tap by tap. */
+/* Columns of a convolution (im2col): the input of each output, tap by tap. */
 #include <string.h>
 
 #include "base/size.h"
@@ -21,7 +21,7 @@ static void gather(size_t elem_bytes, const uint8_t *from, int64_t step, int64_t
     }
 }
 
-/* n outputs from `at`, all in one row of output, with one tap. */
+/* n outputs from `at` on, all in one output row, for one tap. */
 static void columns_run(const pl_conv_columns *m, const uint8_t *x, int64_t tap, int64_t at,
                         int64_t n, uint8_t *to) {
     const pl_conv_geo *g = m->g;

@@ -1,5 +1,5 @@
 /* Integer convolution: columns of a strip of outputs, then the integer product. Padding is written
- * as x_zero, which the product takes off again. Exact modulo 2^32. */
+ * as x_zero, which the product subtracts again. Exact modulo 2^32. */
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/conv/conv_int.h"

@@ -1,6 +1,6 @@
-/* The plain convolution in float, fast: the same sum for each output (input channel, then tap, one
- * float), but outputs of a plane side by side and channels on a pool. Bit for bit
- * pl_conv_plain_f32; blame replays with it what a naive runtime would do. */
+/* The plain convolution in float, made fast. Each output is the same sum (input channel, then tap,
+ * in one float), but outputs of a plane are vectorised and channels run in parallel. The bits are
+ * those of pl_conv_plain_f32; blame uses it to replay what a naive runtime would compute. */
 #include "base/size.h"
 #include "kernels/conv/conv_int.h"
 
@@ -21,7 +21,7 @@ static void add_row(const pl_f32 *x, int64_t stride, float w, pl_f32 *y, int64_t
     }
 }
 
-/* Where the tap lies in the padding: 0 times a number adds nothing, 0 times Inf is NaN. */
+/* For taps in the padding: 0 times a number adds nothing, but 0 times Inf is NaN. */
 static void add_padding(const pl_conv_geo *g, const int64_t first[3], const int64_t last[3],
                         float w, pl_f32 *y) {
     const float product = 0 * w;

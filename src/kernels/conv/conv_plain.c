@@ -1,4 +1,4 @@
-/* Plain convolutions: the truth that the fast ones are tested against, and the last resort. */
+/* Plain convolutions: the reference for tests of the fast ones, and the fallback. */
 #include <string.h>
 
 #include "base/size.h"
@@ -48,7 +48,7 @@ static int64_t cell_of(const pl_conv_geo *g, int64_t at, int64_t tap) {
                                                const E *bias, E *y, pl_err *err) {                 \
         pl_conv_geo g;                                                                             \
         PL_TRY(pl_conv_geo_of(shape, &g, err));                                                    \
-        pl_conv_geo back = g; /* as seen from y: its cell_of maps x's cells to y's */              \
+        pl_conv_geo back = g; /* roles of x and y swapped, so that cell_of maps cells of x to y */ \
         memcpy(back.in, g.out, sizeof back.in);                                                    \
         memcpy(back.out, g.in, sizeof back.out);                                                   \
         for (int64_t i = 0; i < g.batch * g.groups * g.co * g.n_out; i++)                          \

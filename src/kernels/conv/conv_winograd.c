@@ -1,8 +1,8 @@
 /* Convolution by Winograd's F(2x2, 3x3): 16 products of transformed tiles instead of 36.
  *
- * Another algorithm than the rest: its results differ from theirs by rounding, so eager never uses
- * it; the compiler does, and says so. A few rows of tiles at a time are transformed into packed
- * panels, multiplied and transformed back, so that they stay in the cache. */
+ * Results differ by rounding from the other algorithms, so eager never uses it; the compiler does,
+ * and reports it. A few rows of tiles at a time are transformed into packed panels, multiplied and
+ * transformed back, so that they stay in the cache. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -45,16 +45,16 @@ typedef struct job {
     int64_t tiles_x, tiles_y, pitch;
     int64_t row0, rows, tiles, panels, nr, item;
     int64_t size_v, size_m; /* floats of one of the 16 matrices */
-    float *v, *m;           /* 16 each: packed panels of the input, and products */
-    pl_pool *pool; /* that shares out the work on one block; NULL: blocks run beside each other */
-    int64_t block, blocks; /* rows of tiles of a block, and blocks of an item */
-    pl_slots slots;        /* scratch for v and m, one for each block at work */
+    float *v, *m;           /* 16 of each: packed panels of the input, and products */
+    pl_pool *pool;          /* shares the work on one block; NULL: blocks run in parallel */
+    int64_t block, blocks;  /* rows of tiles in a block, blocks of an item */
+    pl_slots slots;         /* scratch for v and m, one for each running block */
     int64_t slot_size;
     float *scratch;
     const pl_epilogue *after;
 } job;
 
-/* One input row, -pad to its end, split into even and odd columns. */
+/* One input row with its padding, split into even and odd columns. */
 static void split_row(const job *j, const pl_f32 *plane, int64_t row, float *to) {
     const pl_conv_shape *s = j->s;
     const int64_t pad = s->pad_begin[1], in = s->in[1];
@@ -62,14 +62,14 @@ static void split_row(const job *j, const pl_f32 *plane, int64_t row, float *to)
     if (row < 0 || row >= s->in[0]) return;
     const pl_f32 *from = plane + row * in;
     for (int phase = 0; phase < 2; phase++) {
-        const int64_t first = phase >= pad ? 0 : 1; /* place of the first column inside */
+        const int64_t first = phase >= pad ? 0 : 1; /* index of the first column inside the input */
         float *out = to + phase * j->pitch;
         for (int64_t i = first; i < j->pitch && 2 * i + phase - pad < in; i++)
             out[i] = from[2 * i + phase - pad];
     }
 }
 
-/* Tiles t … t + n of a row into the panels of the 16 matrices, at row k of each. */
+/* Stores tiles t … t + n of a row in the panels of the 16 matrices, at row k of each. */
 static void store_panels(const job *j, float *const z[16], int64_t t, int64_t n, int64_t k) {
     const int64_t nr = j->nr, depth = j->s->c_in, size = j->size_v;
     for (int64_t done = 0; done < n;) {
@@ -133,7 +133,7 @@ static void product_range(void *ctx, int64_t begin, int64_t end) {
         g.a_packed = j->packed + i * m * k;
         g.b_packed = j->v + i * j->size_v;
         g.c = j->m + i * j->size_m;
-        (void)pl_gemm_run_f32(NULL, &g, NULL); /* all is packed: it allocates nothing */
+        (void)pl_gemm_run_f32(NULL, &g, NULL); /* cannot fail: all is packed */
     }
 }
 
@@ -201,7 +201,7 @@ static pl_status pack_weights(pl_pool *pool, const pl_conv_shape *s, const pl_f3
     return PL_OK;
 }
 
-/* The ragged last panel is read whole. */
+/* Zeroes the unused columns of the last panel, which is read as a whole. */
 static void clear_rest(const job *j) {
     const int64_t used = j->tiles % j->nr;
     if (used == 0) return;
@@ -235,7 +235,7 @@ static void block_range(void *ctx, int64_t begin, int64_t end) {
 typedef struct finite_job {
     const pl_f32 *x;
     int64_t plane;
-    atomic_bool found; /* Inf or NaN */
+    atomic_bool found; /* Inf or NaN found */
 } finite_job;
 
 static void finite_range(void *ctx, int64_t begin, int64_t end) {
@@ -288,7 +288,7 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
     }
     if (*state == NULL || (*state)->w != w)
         PL_TRY(pl_conv_winograd_prepare_f32(pool, shape, w, state, err));
-    if (*state == NULL || (*state)->geo.n_taps > 0) /* pl_conv_f32's: the weights are not finite */
+    if (*state == NULL || (*state)->geo.n_taps > 0) /* state of pl_conv_f32: w is not finite */
         return pl_conv_after_f32(pool, shape, x, w, bias, y, state, after, err);
     if (!is_finite_input(pool, shape, x))
         return pl_conv_after_f32(pool, shape, x, w, bias, y, NULL, after, err);
@@ -300,7 +300,7 @@ pl_status pl_conv_winograd_f32(pl_pool *pool, const pl_conv_shape *shape, const 
     j.nr = pl_gemm_table_get()->nr_f32;
     const int64_t rows = pl_i64_max(1, pl_i64_min(j.tiles_y, TILES_MIN / j.tiles_x + 1));
     const int64_t panels = pl_div_up(rows * j.tiles_x, j.nr);
-    /* One extra line, so that the 16 do not map to the same sets of the first-level cache. */
+    /* One extra cache line, so that the 16 matrices do not map to the same L1 sets. */
     j.size_v = panels * shape->c_in * j.nr + LINE;
     j.size_m = pl_div_up(shape->c_out * rows * j.tiles_x, LINE) * LINE + LINE;
     j.block = rows;

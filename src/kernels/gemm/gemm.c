@@ -1,5 +1,5 @@
-/* Batched products: checks, the choice between one product over the pool and many beside each
- * other, and the cache of packed weights. */
+/* Batched products: checks, the choice between one product on all threads and several in parallel,
+ * and the cache of packed weights. */
 #include "kernels/gemm/gemm.h"
 
 #include <stdatomic.h>
@@ -18,7 +18,7 @@ int64_t pl_gemm_packed_a_size(int64_t m, int64_t k) {
     return m * k;
 }
 
-/* Rows and columns as they lie in memory; the extent must fit the address space. */
+/* Rows and columns as stored in memory; the extent must fit the address space. */
 static pl_status check_matrix(const char *name, int64_t rows, int64_t cols, int64_t *ld,
                               size_t bytes, pl_err *err) {
     if (*ld == 0) *ld = cols;
@@ -76,7 +76,7 @@ void pl_gemm_state_move(pl_gemm_state *state, void *to) {
     state->moved = true;
 }
 
-/* Many rows of A against one B: the batch is one tall matrix. */
+/* Merges a batch with one shared B into one tall matrix A. */
 static void fold_batch(pl_gemm_shape *s) {
     if (s->batch <= 1 || s->trans_a || s->stride_b != 0 || s->offsets_a || s->offsets_b) return;
     if (s->stride_a != s->m * s->lda || s->stride_c != s->m * s->ldc) return;
@@ -92,13 +92,13 @@ static bool state_matches(const pl_gemm_state *st, const pl_gemm_shape *s, const
            st->trans_b == s->trans_b && st->elem_bytes == elem_bytes;
 }
 
-/* A copy pays when every call would pack B anyway: more rows than the direct paths take. */
+/* Packing pays off if every call would pack B anyway: more rows than the direct paths take. */
 static bool state_pays(const pl_gemm_shape *s, int64_t mr) {
     const bool shared = s->batch == 1 || (s->stride_b == 0 && s->offsets_b == NULL);
     return shared && s->n > 0 && s->k > 0 && (s->trans_b ? s->m > 1 : s->m > 3 * mr);
 }
 
-/* An empty state for this B with room for the packed copy, in *slot. */
+/* A new empty state for this B, with room for the packed copy, in *slot. */
 static pl_status state_renew(pl_gemm_state **slot, const pl_gemm_shape *s, const void *b,
                              size_t elem_bytes, int64_t size, pl_err *err) {
     pl_gemm_state_free(*slot);
@@ -118,7 +118,7 @@ static pl_status state_renew(pl_gemm_state **slot, const pl_gemm_shape *s, const
     return PL_OK;
 }
 
-/* Products beside each other when there are many or they are small; else each over the pool. */
+/* Run products in parallel if there are many or they are small; else use all threads for each. */
 static bool batch_is_parallel(const pl_gemm_shape *s, pl_pool *pool) {
     const double flops = 2.0 * (double)s->m * (double)s->n * (double)s->k;
     return s->batch > 1 && pl_pool_threads(pool) > 1 &&
@@ -127,10 +127,10 @@ static bool batch_is_parallel(const pl_gemm_shape *s, pl_pool *pool) {
 
 /* ---- other providers ---- */
 
-/* How one product is cut into parts that run beside each other: by its shape alone, since the bits
- * of a library's product may depend on what it is asked for at once. */
+/* How one product is split into parts that run in parallel. Depends only on the shape, since the
+ * bits of a library's product may depend on the size of the call. */
 typedef struct pl_gemm_cut {
-    bool rows; /* else columns */
+    bool rows; /* false: split by columns */
     int64_t step, parts;
 } pl_gemm_cut;
 
@@ -150,7 +150,8 @@ static bool is_aligned(const void *p, size_t bytes) {
     return (uintptr_t)p % bytes == 0;
 }
 
-/* Batches that are walked backwards begin with their last matrix: others lie before it. */
+/* Lowest offset: a batch in reverse order starts with its last matrix, and the others are before
+ * it. */
 static int64_t lowest(const pl_gemm_shape *s, const int64_t *offsets) {
     int64_t low = 0;
     for (int64_t i = 0; offsets != NULL && i < s->batch; i++)
@@ -158,7 +159,7 @@ static int64_t lowest(const pl_gemm_shape *s, const int64_t *offsets) {
     return low;
 }
 
-/* Elements from the first of a batch of matrices to behind the last. */
+/* Elements from the start of a batch of matrices to the end of its last. */
 static int64_t reach(const pl_gemm_shape *s, const int64_t *offsets, int64_t stride, int64_t rows,
                      int64_t cols, int64_t ld) {
     int64_t last = (s->batch - 1) * stride;

@@ -1,8 +1,9 @@
-/* Integer products: zero points are taken off while int8 and uint8 are widened to int16, then pairs
- * of k are multiplied and added at once. Exact modulo 2^32, so every order gives the same bits.
+/* Integer products: zero points are subtracted while int8 and uint8 are widened to int16, then
+ * pairs of k are multiplied and added in one instruction. Exact modulo 2^32, so the order does not
+ * matter.
  *
- * B is packed for a strip of columns at a time, all of k in blocks; A for a few panels at a time.
- */
+ * B is packed for a strip of columns at a time, all of k in blocks; A for a few panels at a
+ * time. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ typedef struct i8_job {
     atomic_bool failed;
 } i8_job;
 
-/* One row of op(A), k0 … k0 + n, less its zero point. */
+/* One row of op(A), k0 … k0 + n, minus its zero point. */
 static void load_a(const i8_job *j, int64_t row, int64_t k0, int64_t n, int16_t *to) {
     const pl_gemm_shape *s = j->s;
     const int16_t zero = j->a_zero == NULL ? 0 : (int16_t)j->a_zero[row * j->a_step];
@@ -48,7 +49,7 @@ static void pack_a(const i8_job *j, int64_t row, int64_t rows, int64_t k0, int64
     }
 }
 
-/* Columns col … col + cols of op(B); what lies beyond is zero. */
+/* Columns col … col + cols of op(B), padded with zeros. */
 static void pack_b(const i8_job *j, int64_t col, int64_t cols, int64_t k0, int64_t n, int16_t *to) {
     const pl_gemm_shape *s = j->s;
     const int64_t nr = j->t->nr_i16, pairs = (n + 1) / 2;

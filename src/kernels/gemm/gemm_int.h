@@ -1,8 +1,8 @@
-/* Inside src/kernels: the blocked product that gemm.c and conv.c drive.
+/* Private to src/kernels: the blocked product used by gemm.c and conv.c.
  *
- * How it is cut: k into equal blocks of at most PL_GEMM_KC, rows into balanced panels of at most
- * mr, columns into panels of nr. The cut of k depends on k only, so an element's bits do not depend
- * on m, n, packing, or threads. */
+ * k is split into equal blocks of at most PL_GEMM_KC, rows into balanced panels of at most mr,
+ * columns into panels of nr. How k is split depends only on k, so the bits of an element do not
+ * depend on m, n, packing, or threads. */
 #ifndef PL_GEMM_INT_H
 #define PL_GEMM_INT_H
 
@@ -16,15 +16,15 @@ enum { PL_GEMM_KC = 384 };
 
 const pl_gemm_table *pl_gemm_table_get(void);
 
-/* a >= 0. Strides are 1 or 2 nearly always, and a division costs as much as a short row. */
+/* a >= 0. Strides are almost always 1 or 2, and a division costs as much as a short row. */
 static inline int64_t pl_div_up(int64_t a, int64_t b) {
     if (b == 1) return a;
     if (b == 2) return (a >> 1) + (a & 1);
     return a / b + (a % b != 0);
 }
 
-/* Buffers for the threads of one loop: a body takes one and gives it back. There are as many as
- * threads (at most 64; a body beyond that waits its turn), so that taking one always ends. */
+/* Buffers for the threads of one loop: a body takes one and returns it. There are as many as
+ * threads (at most 64; further bodies wait), so taking one cannot block forever. */
 typedef struct pl_slots {
     atomic_uint_fast64_t free;
 } pl_slots;
@@ -46,7 +46,7 @@ static inline void pl_slots_give(pl_slots *s, int slot) {
     atomic_fetch_or(&s->free, UINT64_C(1) << slot);
 }
 
-/* The cut of k. */
+/* How k is split. */
 typedef struct pl_gemm_blocks {
     int64_t k, kc, n;
 } pl_gemm_blocks;
@@ -59,7 +59,7 @@ static inline int64_t pl_gemm_block_len(const pl_gemm_blocks *b, int64_t i) {
     const int64_t left = b->k - i * b->kc;
     return left < b->kc ? left : b->kc;
 }
-/* All of k at once: parts of the result are final when they are there. */
+/* All of k at once, so that each part of the result is final when it is written. */
 enum { PL_GEMM_K_BLOCKS = 8 };
 static inline bool pl_gemm_parts_fit(int64_t k) {
     return k > 0 && pl_gemm_blocks_of(k).n <= PL_GEMM_K_BLOCKS;
@@ -69,8 +69,8 @@ static inline int64_t pl_gemm_panel_row(int64_t m, int64_t n, int64_t p) {
     return p * (m / n) + (p < m % n ? p : m % n);
 }
 
-/* Checks dims, leading dims and extents of a shape; fills 0 leading dims. elem_bytes of A, B and C.
- */
+/* Checks dims, leading dims and extents of a shape; replaces leading dims of 0. Bytes are those of
+ * an element of A, B and C. */
 pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes_b, size_t bytes_c,
                         pl_gemm_shape *out, pl_err *err);
 

@@ -1,4 +1,4 @@
-/* Plain products: the truth that the fast ones are tested against. */
+/* Plain products: the reference for tests of the fast ones. */
 #include "base/size.h"
 #include "kernels/gemm/gemm_int.h"
 

@@ -1,4 +1,4 @@
-/* Max and average pooling: row by row, one tap after the other over a whole row of outputs. */
+/* Max and average pooling: row by row, each tap over a whole row of outputs. */
 #include "kernels/pool/pooling.h"
 
 #include <math.h>
@@ -36,14 +36,14 @@ static pl_status geo_of(const pl_pooling_shape *s, geo *out, pl_err *err) {
     return pl_conv_geo_of(&c, &out->c, err);
 }
 
-/* Walks the taps that meet the input for one row of outputs. Padding and dilation may be huge; only
- * what is inside costs time. */
+/* Iterates over the taps inside the input for one row of outputs. Padding and dilation may be huge,
+ * but only taps inside the input cost time. */
 typedef struct tap_walk {
     const pl_conv_geo *g;
     int64_t row;
     int64_t lo[3], hi[3]; /* taps of dims 0 and 1 for this row, of dim 2 for any output */
     int64_t at[3];
-    int64_t from;        /* offset of the cell of output 0, which may lie outside the row */
+    int64_t from;        /* offset of the cell of output 0, possibly outside the row */
     int64_t first, last; /* outputs whose cell is inside */
 } tap_walk;
 
@@ -81,7 +81,7 @@ static bool walk_next(tap_walk *w) {
     return false;
 }
 
-/* Cells that count for output o of dim d: inside the input, or inside its padding too. */
+/* Number of cells that count for output o of dim d: inside the input, or with padding. */
 static double cells(const geo *p, int d, int64_t o, bool with_pad) {
     const pl_conv_geo *g = &p->c;
     const int64_t lo = with_pad ? -g->pad[d] : 0,
@@ -99,7 +99,7 @@ static int64_t column_major_of(const pl_conv_geo *g, int64_t at) {
 }
 
 enum {
-    COLUMNS_MAX = 2048, /* a wider row is pooled tap by tap */
+    COLUMNS_MAX = 2048, /* wider rows are pooled tap by tap */
     ROWS_MAX = 16
 };
 

@@ -1,9 +1,9 @@
 /* Max and average pooling over one to three spatial dims, NC(D)(H)W in and out, dense.
  *
- * Cell o of a dim looks at inputs o * stride - pad_begin + tap * dilation. Sizes are the caller's,
- * so ceil_mode and auto_pad fit. Max: cells outside the input are skipped; NaN wins; the first of
- * equal elements gives the index; a window with no cell gives the type's lowest value (-inf) and
- * index -1. Average: sums taken in f64; a window with nothing to count gives NaN (0/0). */
+ * Cell o of a dim reads inputs o * stride - pad_begin + tap * dilation. The caller sets the sizes,
+ * so ceil_mode and auto_pad are possible. Max: cells outside the input are skipped; NaN wins; ties
+ * give the first index; a window with no cell gives the type's lowest value (-inf) and index -1.
+ * Average: sums are in f64; a window without cells gives NaN (0/0). */
 #ifndef PL_POOLING_H
 #define PL_POOLING_H
 

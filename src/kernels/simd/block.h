@@ -1,10 +1,10 @@
-/* Parts of vectors, and square blocks of 16-byte vectors, turned. */
+/* Partial vectors, and transposes of square blocks of 16-byte vectors. */
 #ifndef PL_BLOCK_H
 #define PL_BLOCK_H
 
 #include "kernels/simd/simd.h"
 
-/* The first n lanes (at least none, at most all). */
+/* Stores the first n lanes (0 to all). */
 static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
 #if PL_SIMD_AVX512
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);

@@ -24,7 +24,7 @@ static inline pl_vd f64_even(pl_vd a, pl_vd b) {
 #endif
 }
 
-/* Elements 0, 2, … of memory; one behind the last is read. */
+/* Loads elements 0, 2, …; reads one beyond the last. */
 static inline pl_vf f32_load_twice(const pl_f32 *p) {
 #if PL_SIMD_FMA && !PL_SIMD_AVX512 /* no shuffle across the halves */
     const __m128 a = _mm_loadu_ps((const float *)p), b = _mm_loadu_ps((const float *)p + 4);
@@ -40,7 +40,7 @@ static inline pl_vd f64_load_twice(const pl_f64 *p) {
     return f64_even(pl_vd_load(p), pl_vd_load(p + PL_VD));
 }
 
-/* The same; none behind the last is read. */
+/* Loads elements 0, 2, …; reads nothing beyond the last. */
 static inline pl_vf f32_load_even(const pl_f32 *p) {
     const pl_vf a = pl_vf_load(p), b = pl_vf_load(p + PL_VF - 1);
 #if PL_SIMD_AVX512
@@ -61,7 +61,7 @@ static inline pl_vd f64_load_even(const pl_f64 *p) {
     return __builtin_shufflevector(a, b, 0, 3);
 #endif
 }
-/* As max2, lane by lane. */
+/* max2 on each lane. */
 static inline pl_vf f32_max_lanes(pl_vf a, pl_vf b) {
     return pl_vf_eq(b, b, pl_vf_lt(a, b, b, a), b);
 }
@@ -105,7 +105,7 @@ static inline f32_half f32_half_load_masked(__mmask8 m, const void *p) {
 static inline f64_half f64_half_load_masked(__mmask8 m, const void *p) {
     return (f64_half)_mm256_maskz_loadu_pd(m, p);
 }
-/* Of columns 0 … in three vectors: those from 0, 1, 2, 3 and 4 on, every second one. */
+/* Every second column starting at 0, 1, 2, 3 and 4, from three vectors of columns. */
 #define SHUFFLE __builtin_shufflevector
 static inline void f32_taps_2(pl_vf a, pl_vf b, pl_vf c, pl_vf to[5]) {
     to[0] = f32_even(a, b);
@@ -137,7 +137,7 @@ enum { DIRECT_WIDTH_MAX = 1024, STEM_CHANNELS = 4 };
 #include "kernels/simd/both.inc"
 
 #if PL_SIMD_AVX512
-/* bias NULL: none. n is a constant in both instances. */
+/* bias may be NULL. n is a constant in both instances. */
 static inline __attribute__((always_inline)) void stem_of(const pl_conv_stem *g, const pl_f32 *x,
                                                           const pl_f32 *w, const pl_f32 *bias,
                                                           int64_t row, const int n, pl_f32 *y) {

@@ -1,9 +1,8 @@
 /* The inner loops of convolution and pooling, one table for each instruction set.
  *
  * They read a staged plane: the input with its padding, columns sorted by their remainder modulo
- * the stride, so that the taps of neighbouring outputs are neighbours in memory. They read and
- * write whole vectors: PL_CONV_SLACK elements behind every buffer may be read, and written where
- * said. */
+ * the stride, so that a tap reads adjacent elements for adjacent outputs. They read and write whole
+ * vectors: PL_CONV_SLACK elements after every buffer may be read, and written where stated. */
 #ifndef PL_CONV_TABLE_H
 #define PL_CONV_TABLE_H
 
@@ -14,14 +13,14 @@
 
 enum { PL_CONV_SLACK = 64, PL_CONV_RUNS_MAX = 32 };
 
-/* Outputs that are neighbours in one row: where they read (relative to a tap), how many. */
+/* Adjacent outputs of one row: where they read (relative to a tap), and how many. */
 typedef struct pl_conv_run {
     int64_t from, n;
 } pl_conv_run;
 
 /* How the rows of a plane are staged. Row r of the stage holds row rows[r] of the input, or zeros
- * (-1); phase f of it starts with lo[f] zeros, then every step-th element from from[f] on up to
- * place hi[f], then zeros. */
+ * (-1); phase f of it starts with lo[f] zeros, then has every step-th element starting at from[f]
+ * up to index hi[f], then zeros. */
 typedef struct pl_conv_plan {
     const int64_t *rows, *from, *lo, *hi;
     int64_t n_rows, step, phase, in; /* in: elements of an input row */
@@ -36,7 +35,7 @@ typedef struct pl_conv_plane {
  * output channels. */
 typedef struct pl_conv_stem {
     pl_conv_plane plane;
-    int64_t c_in, c_out; /* w is turned: element (k, channel) at w[k * c_out + channel] */
+    int64_t c_in, c_out; /* w is transposed: element (k, channel) at w[k * c_out + channel] */
 } pl_conv_stem;
 
 #define PL_CONV_TYPED(E, suffix)                                                                   \

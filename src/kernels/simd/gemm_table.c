@@ -4,7 +4,7 @@
 #include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
-/* Rows of a tile so that accumulators, two vectors of B and one of A fit the registers. */
+/* Rows of a tile, such that the accumulators, two vectors of B and one of A fit in registers. */
 #if PL_SIMD_AVX512
 #define MR 14
 #define CHUNK 4
@@ -21,7 +21,7 @@
 #define ACC_MAX (2 * MR)
 
 #if PL_SIMD_AVX512
-/* The first n lanes. */
+/* Loads the first n lanes. */
 static inline pl_vf f32_load_n(const pl_f32 *p, int64_t n) {
     return (pl_vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1u), p);
 }
@@ -62,7 +62,7 @@ typedef uint32_t vu_any __attribute__((vector_size(PL_VB), aligned(1), may_alias
 
 static inline __attribute__((always_inline)) void
 i16_tile_of(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *acc_out, const int rows) {
-    pl_vu acc[ACC_MAX]; /* wraps */
+    pl_vu acc[ACC_MAX]; /* unsigned: sums wrap */
     PL_UNROLL
     for (int i = 0; i < 2 * rows; i++)
         acc[i] = (pl_vu){ 0 };

@@ -1,10 +1,10 @@
 /* The inner loops of matrix products, one table for each instruction set.
  *
  * A panel of A holds `rows` rows (1 … mr), a[k * lda + i]; lda is `rows` when packed. A panel of B
- * holds up to nr columns, packed with zeros behind the last as b[k * nr + j], or is the caller's
- * own matrix with any row stride. A tile computes rows x cols of C over one block of k with one
- * accumulator per element and k in rising order: the bits of an element depend on its row of A and
- * column of B only, not on where the panels are cut. */
+ * holds up to nr columns, packed as b[k * nr + j] and padded with zeros, or is the caller's matrix
+ * with any row stride. A tile computes rows x cols of C over one block of k with one accumulator
+ * per element and k in rising order: the bits of an element depend only on its row of A and column
+ * of B, not on how the panels are split. */
 #ifndef PL_GEMM_TABLE_H
 #define PL_GEMM_TABLE_H
 
@@ -51,13 +51,13 @@ typedef struct pl_gemm_table {
     /* y[j] = sum over k of a[k] * b[k * ldb + j], n columns of b */
     void (*row_f32)(const pl_f32 *a, const pl_f32 *b, int64_t ldb, int64_t n, int64_t k, pl_f32 *y);
     void (*row_f64)(const pl_f64 *a, const pl_f64 *b, int64_t ldb, int64_t n, int64_t k, pl_f64 *y);
-    /* y[j] = sum over k of a[k] * b[j * ldb + k], n rows of b, in lanes of the native width */
+    /* y[j] = sum over k of a[k] * b[j * ldb + k], n rows of b, in native-width lanes */
     void (*dots_f32)(const pl_f32 *a, const pl_f32 *b, int64_t ldb, int64_t n, int64_t k,
                      pl_f32 *y);
     void (*dots_f64)(const pl_f64 *a, const pl_f64 *b, int64_t ldb, int64_t n, int64_t k,
                      pl_f64 *y);
 
-    /* Integers: a and b as int16 (zero points taken off), k in pairs: a[(k/2) * rows * 2 + i * 2 +
+    /* Integers: a and b as int16 (zero points subtracted), k in pairs: a[(k/2) * rows * 2 + i * 2 +
      * k%2], b[(k/2) * nr * 2 + j * 2 + k%2]. C = or += the products, wrapping. */
     int64_t mr_i16, nr_i16;
     void (*tile_i16)(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *c, int64_t ldc,

@@ -1,5 +1,5 @@
-/* Blocks of half-width floats. F16C and the portable form give the same bits, NaN included: sign
- * and the top of the payload kept, made quiet. Included by vmath_table.c only. */
+/* Blocks of half-width floats. F16C and the portable form give the same bits, also for NaN: made
+ * quiet, with sign and upper payload kept. Included by vmath_table.c only. */
 #ifndef PL_HALF_H
 #define PL_HALF_H
 
@@ -37,8 +37,8 @@ static void f32_to_f16(const pl_f32 *x, pl_u16 *y, size_t n) {
     }
 }
 #else
-/* No branch depends on the value, so that the loops vectorise: all the cases are computed and one
- * is chosen. A denormal half is an integer times 2^-24, which a float holds exactly. */
+/* No branches on the value, so that loops vectorise: all cases are computed and one is selected. A
+ * denormal half is an integer times 2^-24, which a float holds exactly. */
 static inline uint32_t f16_widen(uint32_t h) {
     const uint32_t sign = (h & 0x8000u) << 16, rest = h & 0x7fffu;
     const float f = (float)(int32_t)rest * 0x1p-24f;

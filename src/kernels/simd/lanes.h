@@ -1,5 +1,5 @@
-/* Sums in 32 fixed lanes of doubles: element i goes to lane i mod 32, lanes are added pairwise at
- * the end. The order is thus the same for every vector width. */
+/* Sums in 32 fixed lanes of doubles: element i goes to lane i mod 32, and lanes are added pairwise
+ * at the end. So the order is the same for every vector width. */
 #ifndef PL_LANES_H
 #define PL_LANES_H
 
@@ -20,7 +20,7 @@ static inline double pl_lanes_sum(const pl_lanes *acc) {
     return lane[0];
 }
 
-/* Runs `body` for each vector `v` of doubles, `j` its place among the lanes; the tail is padded
+/* Runs `body` for each vector `v` of doubles; `j` is its index among the lanes. The tail is padded
  * with zeros. */
 #define PL_LANES_OF(x, n, type, load, body)                                                        \
     {                                                                                              \

@@ -1,11 +1,11 @@
-/* f32, in runs of eight vectors. A whole block is summed the quick way: eight terms to a lane in
- * f32, two lanes folded, the rest in doubles. A sum is then off by at most eleven roundings of f32,
- * two of them of d where a is not within a factor of 2 of r (2e-9 seen on 2 GB). The precise way
- * makes every term a double: for less than a block, so that small tensors are measured as exactly
- * as can be, and for squares that f32 cannot hold. The quotients are f32 either way. a^2 and a * r
- * follow from d^2, r^2 and d * r, or are summed directly where that would cancel. Doubles
- * throughout take 17 cycles for 16 pairs instead of 12.6 (Zen 4): too slow for memory that gives
- * two cores 57 GB/s. Included by metric_table.c only. */
+/* f32, in runs of eight vectors. Whole blocks are summed fast: eight terms per lane in f32, two
+ * lanes folded, the rest in doubles. The error of a sum is then at most eleven f32 roundings, two
+ * of them of d where a is not within a factor of 2 of r (2e-9 measured on 2 GB). Partial blocks,
+ * and squares that f32 cannot hold, are summed precisely with every term in double, so that small
+ * tensors are measured exactly. The quotients are f32 either way. a^2 and a * r follow from d^2,
+ * r^2 and d * r, or are summed directly where that would cancel. Doubles throughout take 17 cycles
+ * for 16 pairs instead of 12.6 (Zen 4), which is slower than memory at 57 GB/s for two cores.
+ * Included by metric_table.c only. */
 #ifndef PL_METRIC_F32_H
 #define PL_METRIC_F32_H
 
@@ -21,7 +21,7 @@ typedef struct pass_f32 {
     int64_t mismatch;
 } pass_f32;
 
-/* What runs with small elements need besides. */
+/* Additional state for runs with small elements. */
 typedef struct low_f32 {
     pl_vu limit; /* the code of the floor, or of the largest subnormal number */
     small_f32 small;
@@ -40,7 +40,7 @@ INLINE double value_f32(uint32_t code) {
 }
 
 /* ---- runs ---- */
-/* Ulps of a run in which pairs have opposite signs or are a binade apart. */
+/* Ulps of a run with pairs of opposite sign or a binade apart. */
 static __attribute__((noinline)) pl_vu far_ulps_f32(const char *a, const char *r, int *mismatch) {
     pl_vu top = { 0 };
     *mismatch = 0;
@@ -53,7 +53,7 @@ static __attribute__((noinline)) pl_vu far_ulps_f32(const char *a, const char *r
     return top;
 }
 
-/* The quotients of a run with small |r|. */
+/* Quotients of a run with small |r|. */
 static __attribute__((noinline)) pl_vd relative_low_f32(low_f32 *s, const char *a, const char *r) {
     const pl_vf zero = pl_vf_set(0), tiny = pl_vf_set(FLT_MIN);
     pl_vf sum = zero;
@@ -115,7 +115,8 @@ INLINE void run_f32(bool precise, pass_f32 *s, low_f32 *low, const char *a, cons
         s->rr += vd_fold(rr);
         s->dr += vd_fold(dr);
     }
-    /* Codes less than 2^23 apart have the same sign, and their distance is the one in ulps. */
+    /* Codes less than 2^23 apart have the same sign, and their difference is the distance in
+     * ulps. */
     pl_vu apart = vu_max((pl_vu)up, -(pl_vu)down);
     if (__builtin_expect(vu_any_bit(apart, 0xff800000u), 0)) apart = far_ulps_f32(a, r, &mismatch);
     s->ulp = vu_max(s->ulp, apart);
@@ -142,13 +143,13 @@ INLINE bool pass_f32_finish(bool precise, const pass_f32 *s, const low_f32 *low,
     out->max_r = value_f32(max_r);
     if (!precise && !in_range(out, 0x1p-56, 0x1p56)) return false;
     out->sum_rel = vd_sum(s->rel);
-    if (isinf(out->sum_rel)) return false; /* beyond f32 */
+    if (isinf(out->sum_rel)) return false; /* overflowed f32 */
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rr = vd_sum(s->rr);
     products_derive(vd_sum(s->dr), out);
     out->max_ulp = (int64_t)vu_top(s->ulp);
-    out->n_excluded = low->small.n.excluded - (int64_t)n_padding; /* padding is 0 against 0 */
+    out->n_excluded = low->small.n.excluded - (int64_t)n_padding; /* padding compares 0 with 0 */
     out->n_mismatch = s->mismatch;
     out->n_subnormal = low->subnormal;
     out->n_flushed = low->flushed;

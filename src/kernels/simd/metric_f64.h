@@ -1,7 +1,7 @@
 /* f64, all in f64, in runs of four vectors. Included by metric_table.c only.
  *
- * Where all pairs of a run are less than 2^52 codes apart they have the same sign, and the distance
- * of the codes is the one in ulps. */
+ * If all pairs of a run are less than 2^52 codes apart, they have the same sign, and the difference
+ * of the codes is the distance in ulps. */
 #ifndef PL_METRIC_F64_H
 #define PL_METRIC_F64_H
 
@@ -17,7 +17,7 @@ INLINE pl_vw vw_load(const char *p) {
 INLINE pl_vw vw_apart(pl_vw x, pl_vw y) {
     return (pl_vw)_mm512_abs_epi64(_mm512_sub_epi64((__m512i)x, (__m512i)y));
 }
-INLINE pl_vd vd_max_abs(pl_vd top, pl_vd x) { /* may pass over NaN */
+INLINE pl_vd vd_max_abs(pl_vd top, pl_vd x) { /* may ignore NaN */
     return (pl_vd)_mm512_range_pd((__m512d)top, (__m512d)x, 0xb);
 }
 INLINE pl_vd vd_min_abs(pl_vd low, pl_vd x) {
@@ -26,8 +26,8 @@ INLINE pl_vd vd_min_abs(pl_vd low, pl_vd x) {
 INLINE bool vw_any_bit(pl_vw v, uint64_t bits) {
     return _mm512_test_epi64_mask((__m512i)v, _mm512_set1_epi64((int64_t)bits)) != 0;
 }
-/* How many lanes of a run are not 0. Packing with signed saturation keeps what is not 0; an element
- * ends as two bytes. */
+/* Number of non-zero lanes in a run. Packing with signed saturation keeps non-zero values non-zero;
+ * an element ends as two bytes. */
 INLINE int vw_count_nonzero(const pl_vw t[F64_VECTORS]) {
     const __m512i x = _mm512_packs_epi32((__m512i)t[0], (__m512i)t[1]);
     const __m512i y = _mm512_packs_epi32((__m512i)t[2], (__m512i)t[3]);
@@ -67,7 +67,7 @@ typedef struct pass_f64 {
     int64_t mismatch;
 } pass_f64;
 
-/* What runs with small elements need besides. */
+/* Additional state for runs with small elements. */
 typedef struct low_f64 {
     pl_vd floor, limit; /* limit: the floor, or the smallest normal number */
     int64_t excluded, subnormal, flushed;
@@ -82,7 +82,7 @@ INLINE pl_vw ulps_f64(const char *a, const char *r, pl_vw t[F64_VECTORS]) {
     return top;
 }
 
-/* Returns the sum of the quotients and takes the smallest |r| to *low. */
+/* Returns the sum of the quotients and updates *low, the smallest |r|. */
 INLINE pl_vd sums_f64(pass_f64 *s, const char *a, const char *r, pl_vd *low) {
     pl_vd sum = { 0 };
     PL_UNROLL
@@ -102,7 +102,7 @@ INLINE pl_vd sums_f64(pass_f64 *s, const char *a, const char *r, pl_vd *low) {
     return sum;
 }
 
-/* The same bits: nothing but r^2. Inf and NaN show in the top. */
+/* Equal bits: only r^2 counts. Inf and NaN show up in the maximum. */
 INLINE void equal_f64(pass_f64 *s, const char *r, pl_vd *low) {
     PL_UNROLL
     for (int j = 0; j < F64_VECTORS; j++) {
@@ -115,7 +115,7 @@ INLINE void equal_f64(pass_f64 *s, const char *r, pl_vd *low) {
     }
 }
 
-/* The quotients of a run with small |r|. */
+/* Quotients of a run with small |r|. */
 static __attribute__((noinline)) pl_vd relative_low_f64(low_f64 *s, const char *a, const char *r) {
     const pl_vd zero = pl_vd_set(0);
     pl_vd sum = zero;
@@ -180,7 +180,7 @@ INLINE bool pass_f64_finish(const pass_f64 *s, const low_f64 *low, size_t n_padd
     products_derive(vd_sum(s->dr), out);
     const uint64_t ulp = vw_top(s->ulp);
     out->max_ulp = ulp > INT64_MAX ? INT64_MAX : (int64_t)ulp;
-    out->n_excluded = low->excluded - (int64_t)n_padding; /* padding is 0 against 0 */
+    out->n_excluded = low->excluded - (int64_t)n_padding; /* padding compares 0 with 0 */
     out->n_mismatch = s->mismatch;
     out->n_subnormal = low->subnormal;
     out->n_flushed = low->flushed;

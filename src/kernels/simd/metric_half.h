@@ -1,12 +1,11 @@
-/* f16 and bf16 where the instruction set works on 16-bit lanes under masks (AVX-512 BW): ulps,
- * maxima, comparisons and exclusions are found in the 16-bit codes, twice as many to a vector, and
- * only the sums in f32. The sign of r is taken out of both sides first: |r| and |d| stay as they
- * are, and so do the products.
+/* f16 and bf16 for instruction sets with masked 16-bit lanes (AVX-512 BW): ulps, maxima,
+ * comparisons and exclusions use the 16-bit codes, twice as many per vector; only sums are in f32.
+ * The sign of r is first removed from both sides, which changes neither |r|, |d| nor the products.
  *
- * bf16 has a third form for CPUs that multiply its pairs (AVX512_BF16): a * r and r^2 come from 32
- * elements at once, and d = 1 * a + -1 * r, rounded as a subtraction would be. Such a product takes
- * numbers below 2^-126 for 0: such a floor takes the second form, and half_finish gives back what
- * could consist of them.
+ * bf16 has a third form for CPUs that multiply its pairs (AVX512_BF16): a * r and r^2 for 32
+ * elements at once, and d = 1 * a + -1 * r, rounded like a subtraction. These products treat
+ * numbers below 2^-126 as 0: floors that small use the second form, and half_finish rejects blocks
+ * that may consist of such numbers.
  *
  * On Zen 4 an operation on 512 bits takes 2 of the 4 slots of a cycle, a conversion from f16 and a
  * division 4: 80 slots for 32 pairs of f16, 68 of bf16. Included by metric_table.c only. */
@@ -25,7 +24,7 @@ typedef enum half_kind { HALF_F16, HALF_BF16, HALF_BF16_DOT } half_kind;
 
 enum { HALF_VECTORS = 32, HALF_RUN = HALF_VECTORS * 32 };
 
-/* Of every second vector of a run: 32 additions to a lane of f32. */
+/* Sums over every second vector of a run: 32 additions per f32 lane. */
 typedef struct half_sums {
     __m512 sq, ab, rr, dr, rel; /* HALF_BF16_DOT: a * r instead of d * r */
 } half_sums;
@@ -36,7 +35,7 @@ typedef struct half_run {
     int64_t mismatch, excluded;
 } half_run;
 
-/* 32 elements: codes of a and |r| without r's sign, and what to divide by. */
+/* 32 elements: codes of a and |r| with the sign of r removed, and the divisor. */
 typedef struct half_codes {
     __m512i x, y, divisor; /* bf16: the divisor is Inf where |r| <= floor */
     __mmask32 is_in;       /* f16: |r| > floor */
@@ -46,7 +45,7 @@ typedef struct half_codes {
 typedef struct pass_half {
     pl_vd sq, ab, rr, dr, rel;
     __m512i top, max_a, max_r, ulp;
-    __m512i floor, tiny; /* codes: of the floor; the largest subnormal number */
+    __m512i floor, tiny; /* codes of the floor and of the largest subnormal number */
     counts n;
 } pass_half;
 
@@ -57,28 +56,28 @@ typedef struct half_low {
 INLINE __m512i half_magnitude(__m512i x) {
     return _mm512_and_si512(x, _mm512_set1_epi16(0x7fff));
 }
-/* Elements 0 to 3 or 4 to 7 of each 128 bits, beside zeros or beside each other. */
+/* Elements 0 to 3 or 4 to 7 of each 128 bits, interleaved with zeros or with each other. */
 INLINE __m512i half_unpack(int k, __m512i low, __m512i high) {
     return k == 0 ? _mm512_unpacklo_epi16(low, high) : _mm512_unpackhi_epi16(low, high);
 }
 INLINE __m512 half_widen_bf16(int k, __m512i x) {
     return _mm512_castsi512_ps(half_unpack(k, _mm512_setzero_si512(), x));
 }
-/* Elements 0 to 15 or 16 to 31, from memory: clang 14 would take the load apart (34 cycles instead
- * of 12), and to take a register apart costs gcc's code two operations. */
+/* Elements 0 to 15 or 16 to 31, loaded from memory: clang 14 would split the load (34 cycles
+ * instead of 12), and splitting a register costs two more operations in gcc. */
 INLINE __m512 half_widen_f16(int k, const char *p) {
     __m512 v;
     __asm__("vcvtph2ps %1, %0" : "=v"(v) : "m"(*(const pl_half_load *)(p + 32 * k)));
     return v;
 }
-/* Assembly, for the rest of the file must do without AVX512_BF16. */
+/* Inline assembly, because the rest of the file is compiled without AVX512_BF16. */
 INLINE __m512 half_dot(__m512 sum, __m512i x, __m512i y) {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(y));
     return sum;
 }
 
-/* ---- what is rare ---- */
-/* Ulps of a run in which pairs have opposite signs or are more than a binade apart. */
+/* ---- rare cases ---- */
+/* Ulps of a run with pairs of opposite sign or more than a binade apart. */
 static __attribute__((noinline)) __m512i half_far_ulps(const char *a, const char *r,
                                                        int64_t *mismatch, __m512i *max_a) {
     __m512i top = _mm512_setzero_si512();
@@ -101,7 +100,7 @@ static __attribute__((noinline)) void half_subnormal(half_low *s, __m512i tiny, 
                                                      const char *r) {
     const __m512i one = _mm512_set1_epi16(1);
     __m512i least = _mm512_set1_epi16(-1);
-    for (int j = 0; j < HALF_VECTORS; j++) { /* |r| - 1: mostly there are zeros only */
+    for (int j = 0; j < HALF_VECTORS; j++) { /* |r| - 1: zeros, the usual case, wrap */
         const __m512i y = half_magnitude(_mm512_loadu_si512(r + 64 * j));
         least = _mm512_min_epu16(least, _mm512_sub_epi16(y, one));
     }
@@ -189,7 +188,7 @@ INLINE void run_half(half_kind kind, pass_half *s, half_low *low, const char *a,
     half_run run = { .least = _mm512_set1_epi16(-1),
                      .top = s->top,
                      .excluded = kind == HALF_F16 ? HALF_RUN : 0 };
-    /* One vector ahead: what waits for comparisons must not hold up the sums. */
+    /* One vector ahead, so that sums do not wait for the comparisons. */
     half_codes v = half_look(kind, &run, s->floor, a, r);
     for (int j = 0;; j += 2) {
         const half_codes w = half_look(kind, &run, s->floor, a + 64 * j + 64, r + 64 * j + 64);
@@ -203,9 +202,10 @@ INLINE void run_half(half_kind kind, pass_half *s, half_low *low, const char *a,
     }
     half_empty(s, run.sums);
     s->top = run.top;
-    /* Codes less than a binade apart have the same sign: their distance is the one in ulps. */
+    /* Codes less than a binade apart have the same sign: their difference is the distance in
+     * ulps. */
     __m512i apart = _mm512_max_epu16(run.up, _mm512_sub_epi16(_mm512_setzero_si512(), run.down));
-    __m512i max_a = run.max_a; /* copies: &run would keep all of it in memory */
+    __m512i max_a = run.max_a; /* copies: passing &run would keep it in memory */
     int64_t mismatch = run.mismatch;
     if (__builtin_expect(_mm512_test_epi16_mask(apart, binade) != 0, 0))
         apart = half_far_ulps(a, r, &mismatch, &max_a);
@@ -218,7 +218,7 @@ INLINE void run_half(half_kind kind, pass_half *s, half_low *low, const char *a,
         half_subnormal(low, s->tiny, a, r);
 }
 
-/* The same bits on both sides: nothing but r. */
+/* Equal bits on both sides: only r counts. */
 INLINE void run_half_equal(half_kind kind, pass_half *s, half_low *low, const char *r) {
     const __m512i one = _mm512_set1_epi16(1);
     __m512i least = _mm512_set1_epi16(-1);
@@ -286,7 +286,7 @@ INLINE bool half_finish(half_kind kind, const pass_half *s, const half_low *low,
     out->max_abs = (double)vf_top((pl_vf)s->top);
     counts_store(&s->n, n_padding, out);
     if (!in_range(out, 0x1p-50, 0x1p56)) return false;
-    if (out->max_abs == 0 && out->n_mismatch > 0) return false; /* taken for 0 by half_dot */
+    if (out->max_abs == 0 && out->n_mismatch > 0) return false; /* half_dot treated them as 0 */
     out->sum_sq = vd_sum(s->sq);
     out->sum_abs = vd_sum(s->ab);
     out->sum_rel = vd_sum(s->rel);
@@ -299,7 +299,7 @@ INLINE bool half_finish(half_kind kind, const pass_half *s, const half_low *low,
     return true;
 }
 
-/* The code of the largest value <= floor, which is 0 or a power of two. */
+/* Code of the largest value <= floor, which is 0 or a power of two. */
 INLINE uint16_t half_floor(half_kind kind, double floor) {
     const float f = (float)floor;
     if (kind != HALF_F16) return (uint16_t)(code_f32(f) >> 16);

@@ -162,8 +162,8 @@ static inline pl_vw vw_max(pl_vw a, pl_vw b) {
 #endif
 
 /* ---- distances in units of the last place ---- */
-/* Distance of two floats given as magnitudes, sign = the xor of both: of opposite signs the sum,
- * else the difference. -0 is 0. Fits 32 bits without sign. */
+/* Distance of two floats given as magnitudes; sign is the xor of both signs. Opposite signs: the
+ * sum, else the difference. -0 is 0. Fits in 32 bits unsigned. */
 static inline pl_vu vu_ulp(pl_vu sign, pl_vu x, pl_vu y) {
 #if PL_SIMD_AVX512
     const __m512i gap = _mm512_abs_epi32(_mm512_sub_epi32((__m512i)x, (__m512i)y));
@@ -202,13 +202,13 @@ static inline int vu_count(pl_vu v) { /* lanes that are not 0 */
     return vf_count((vm_f)(v != 0));
 #endif
 }
-/* The same for 16-bit floats, given with their sign extended. */
+/* The same for 16-bit floats, given sign-extended. */
 static inline pl_vu vu_ulp16(pl_vi a, pl_vi b) {
     const pl_vi m = a >> 31, k = b >> 31;
     const pl_vi d = (((a & 0x7fff) ^ m) - m) - (((b & 0x7fff) ^ k) - k), s = d >> 31;
     return (pl_vu)((d ^ s) - s);
 }
-/* Sign and magnitude to two's complement: neighbours differ by 1, and -0 is 0. */
+/* Converts sign and magnitude to two's complement: adjacent floats differ by 1, and -0 is 0. */
 #if PL_SIMD_AVX512
 static inline __m512i vl_ordered(__m512i x) {
     const __m512i magnitude = _mm512_and_si512(x, _mm512_set1_epi64(INT64_MAX));
@@ -240,7 +240,7 @@ static inline double vd_sum(pl_vd v) {
             lane[j] += lane[j + half];
     return lane[0];
 }
-/* Through memory: a variable subscript on the vector itself would keep it there in the loop. */
+/* Through memory: a variable subscript on the vector itself would keep it in memory in the loop. */
 #define PL_LANES_TOP(name, vector, type, count)                                                    \
     static inline type name(vector v) {                                                            \
         type lane[count];                                                                          \
@@ -292,7 +292,7 @@ static inline pl_vd vd_high(pl_vf v) {
 }
 #endif
 
-/* Both halves added as floats, the sums as doubles. */
+/* Adds both halves as floats and returns the sums as doubles. */
 static inline pl_vd vd_fold(pl_vf v) {
 #if PL_SIMD_AVX512
     const __m512 x = (__m512)v;

@@ -1,4 +1,4 @@
-/* What the metric kernels of all types share. */
+/* Shared by the metric kernels of all types. */
 #ifndef PL_METRIC_PASS_H
 #define PL_METRIC_PASS_H
 
@@ -9,7 +9,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* INLINE everywhere: a state whose address leaves the function would live in memory. */
+/* INLINE everywhere: state whose address leaves the function would be kept in memory. */
 enum { AHEAD = 2048, NARROW_RUN = 16 };
 
 INLINE void fetch(const char *a, const char *r) {
@@ -22,11 +22,11 @@ typedef struct counts {
 } counts;
 
 INLINE void counts_store(const counts *c, size_t n_padding, pl_metric_block *out) {
-    out->n_excluded = c->excluded - (int64_t)n_padding; /* padding is 0 against 0 */
+    out->n_excluded = c->excluded - (int64_t)n_padding; /* padding compares 0 with 0 */
     out->n_mismatch = c->mismatch;
 }
 
-/* Squares must neither overflow nor vanish: of d, of a and of r, each for itself. */
+/* Squares of d, a and r must neither overflow nor underflow. */
 INLINE bool in_range(const pl_metric_block *out, double low, double high) {
     if (out->max_a > high || out->max_r > high) return false;
     return (out->max_abs == 0 || out->max_abs >= low) && (out->max_a == 0 || out->max_a >= low) &&
@@ -34,8 +34,8 @@ INLINE bool in_range(const pl_metric_block *out, double low, double high) {
 }
 
 /* a * r and a^2 of a block from d^2, r^2 and d * r: one sum less in the loop. As precise as direct
- * sums unless they cancel, where a is small beside r or points elsewhere: a^2 = r^2 + 2 d r + d^2
- * may lose half as much again as its terms did, not more. */
+ * sums unless they cancel, that is, where a is small compared with r or has another direction: a^2
+ * = r^2 + 2 d r + d^2 loses at most half as much again as its terms. */
 INLINE void products_derive(double sum_dr, pl_metric_block *out) {
     out->sum_ar = out->sum_rr + sum_dr;
     out->sum_aa = out->sum_ar + (sum_dr + out->sum_sq);
@@ -44,7 +44,7 @@ INLINE bool products_cancel(const pl_metric_block *out) {
     return !(out->sum_aa >= 8 * (out->sum_rr - out->sum_ar));
 }
 
-/* The direct sums, where these cancel. */
+/* Direct sums for blocks where these cancel. */
 typedef struct products {
     pl_vd aa, ar, rr;
 } products;
@@ -53,9 +53,9 @@ typedef void (*products_step)(products *s, const char *a, const char *r);
 INLINE void products_add(products *s, pl_vd x, pl_vd y) {
     s->aa = pl_vd_mac(x, x, s->aa);
     s->ar = pl_vd_mac(x, y, s->ar);
-    s->rr = pl_vd_mac(y, y, s->rr); /* as precise as the others: their ratio is the cosine */
+    s->rr = pl_vd_mac(y, y, s->rr); /* summed like the others, since their ratio is the cosine */
 }
-/* By `step`, of n_step elements of `size` bytes: PL_VB bytes at most. */
+/* Calls `step` for n_step elements of `size` bytes at a time, at most PL_VB bytes. */
 INLINE void products_sum(products_step step, size_t n_step, size_t size, const char *a,
                          const char *r, size_t n, pl_metric_block *out) {
     products s = { 0 };

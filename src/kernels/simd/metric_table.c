@@ -1,12 +1,11 @@
 /* The metric kernels of one instruction set.
  *
- * metric_f32.h, metric_f64.h and metric_half.h go in runs of a few vectors: what is rare (a sign or
- * a binade between a and r, small or zero references) is looked for once a run and then paid for,
- * in functions of their own, so that the loop keeps its registers. Accumulators are doubles. A few
- * terms are added up in f32 before: 8 of f32 (blocks only, see there), 32 of narrow types, whose
- * products are exact or nearly so in f32. NaN and Inf show in the maxima of the codes. On Zen 4 all
- * this is bound by the number of vector operations, not by division; count them before adding one.
- */
+ * metric_f32.h, metric_f64.h and metric_half.h work in runs of a few vectors. Rare cases (a sign or
+ * a binade between a and r, small or zero references) are detected once per run and handled in
+ * separate functions, so that the loop keeps its registers. Accumulators are doubles. A few terms
+ * are summed in f32 first: 8 for f32 (whole blocks only), 32 for narrow types, whose products are
+ * exact or nearly so in f32. NaN and Inf show up in the maxima of the codes. On Zen 4 the speed is
+ * limited by the number of vector operations, not by division; count them before adding one. */
 #include "kernels/simd/metric_table.h"
 
 #include "kernels/simd/metric_f32.h"
@@ -91,14 +90,14 @@ INLINE bool pass_narrow_finish(narrow kind, pass_narrow *s, size_t n_padding,
     return true;
 }
 
-/* 16-bit floats. Subnormal elements of r are among the excluded ones, or the floor is below them:
- * most blocks need not look. */
+/* 16-bit floats. Subnormal elements of r are either excluded or above the floor: most blocks need
+ * no check. */
 static void count_subnormal(bool is_bf16, const void *pa, const void *pr, size_t n, double floor,
                             pl_metric_block *out) {
     if (out->n_excluded == 0 && floor >= (is_bf16 ? (double)FLT_MIN : 0x1p-14)) return;
     const pl_u16 *a = pa, *r = pr;
     const uint16_t tiny = is_bf16 ? 0x80 : 0x400; /* the code of the smallest normal number */
-    uint16_t sub = 0, flushed = 0;                /* n is small enough; lanes stay narrow */
+    uint16_t sub = 0, flushed = 0;                /* n is small enough; keeps lanes narrow */
     for (size_t i = 0; i < n; i++) {
         const bool is = (uint16_t)((r[i] & 0x7fffu) - 1) < (uint16_t)(tiny - 1);
         sub = (uint16_t)(sub + is);
@@ -147,7 +146,7 @@ static bool block_bf16(const void *a, const void *r, size_t n, double floor, pl_
 static bool block_bf16_dot(const void *a, const void *r, size_t n, double floor,
                            pl_metric_block *out) {
     if (floor < (double)FLT_MIN)
-        return block_bf16(a, r, n, floor, out); /* quotients of subnormals */
+        return block_bf16(a, r, n, floor, out); /* quotients involve subnormals */
     return block_half(HALF_BF16_DOT, a, r, n, floor, out);
 }
 #else

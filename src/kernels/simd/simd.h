@@ -1,6 +1,6 @@
-/* What the files of this folder share: native-width vectors and the few operations that GNU vector
- * types lack in C. Every .c here is compiled once for each instruction set with -DPL_ISA=base|avx2|
- * avx512 and that set's -m flags; everything with a name outside the file goes through PL_SIMD.
+/* Shared by the files of this folder: native-width vectors, and operations that GNU vector types
+ * lack in C. Every .c here is compiled once for each instruction set with -DPL_ISA=base|avx2|
+ * avx512 and that set's -m flags; external names go through PL_SIMD.
  *
  * Intrinsics appear only here and only for avx2 and avx512; base is portable C. */
 #ifndef PL_SIMD_H
@@ -46,7 +46,7 @@ typedef float pl_vf __attribute__((vector_size(PL_VB)));
 typedef double pl_vd __attribute__((vector_size(PL_VB)));
 typedef int32_t pl_vi __attribute__((vector_size(PL_VB)));
 typedef int64_t pl_vl __attribute__((vector_size(PL_VB)));
-typedef uint32_t pl_vu __attribute__((vector_size(PL_VB))); /* where bits may run over */
+typedef uint32_t pl_vu __attribute__((vector_size(PL_VB))); /* for bits that may wrap */
 typedef uint64_t pl_vw __attribute__((vector_size(PL_VB)));
 typedef float pl_vf_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
 typedef double pl_vd_any __attribute__((vector_size(PL_VB), aligned(1), may_alias));
@@ -95,7 +95,7 @@ static inline pl_vd pl_vd_set(double s) {
 }
 
 /* a * b + c with one rounding. Base has no such instruction: the product is exact in double and the
- * sum is rounded there first, which differs from one rounding about once in 2^29 times. */
+ * sum is rounded there first, which differs from a single rounding about once in 2^29 cases. */
 static inline pl_vf pl_vf_fma(pl_vf a, pl_vf b, pl_vf c) {
 #if PL_SIMD_AVX512
     return (pl_vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -107,8 +107,8 @@ static inline pl_vf pl_vf_fma(pl_vf a, pl_vf b, pl_vf c) {
 #endif
 }
 
-/* a * b + c for sums where the rounding of the product does not matter much: fused where the
- * instruction set has it, two operations in base. */
+/* a * b + c for sums where the rounding of the product hardly matters: fused if the instruction set
+ * has it, two operations in base. */
 static inline pl_vf pl_vf_mac(pl_vf a, pl_vf b, pl_vf c) {
 #if PL_SIMD_FMA
     return pl_vf_fma(a, b, c);

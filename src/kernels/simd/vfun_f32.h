@@ -1,18 +1,18 @@
 /* Transcendental functions on one vector of floats. Constants by bench/kernels/fit_vmath.py.
  *
- * exp is kept in two parts, p in [0.7, 1.42] and the power n of two, so that the composites can
- * multiply before they scale: results that are denormal then keep all the digits they have. */
+ * exp is kept in two parts, p in [0.7, 1.42] and the exponent n of two, so that composite functions
+ * can multiply before they scale: denormal results then keep all their digits. */
 #ifndef PL_VFUN_F32_H
 #define PL_VFUN_F32_H
 
 #include "kernels/simd/simd.h"
 
 typedef struct pl_vexp {
-    pl_vf p, lo; /* lo: what the last rounding took from p */
+    pl_vf p, lo; /* lo: the rounding error of p */
     pl_vf n;     /* an integer */
 } pl_vexp;
 
-/* e^x = p * 2^n. x is clamped to [-170, 89], beyond which p * 2^n is 0 or infinite all the same. */
+/* e^x = p * 2^n. x is clamped to [-170, 89]; beyond, p * 2^n is 0 or infinite anyway. */
 static inline pl_vexp pl_vf_exp_parts(pl_vf x) {
     const pl_vf magic = pl_vf_set(0x1.8p23f); /* adding it rounds to an integer */
     x = pl_vf_lt(x, pl_vf_set(-170.0f), pl_vf_set(-170.0f), x);
@@ -69,7 +69,7 @@ static inline pl_vf pl_vf_log(pl_vf x) {
     const pl_vf m = (pl_vf)((pl_vu)m0 - ((pl_vu)e << 23));
     const pl_vf k = k0 + __builtin_convertvector(e, pl_vf);
     pl_vf r = pl_vf_log_poly(m - 1.0f, k);
-    r = pl_vf_lt(x, inf, r, x); /* infinity and NaN give themselves */
+    r = pl_vf_lt(x, inf, r, x); /* infinity and NaN return themselves */
     r = pl_vf_lt(x, zero, pl_vf_set(NAN), r);
     return pl_vf_eq(x, zero, -inf, r);
 }
@@ -84,7 +84,7 @@ static inline pl_vf pl_vf_tanh(pl_vf x) {
     const pl_vf small = pl_vf_fma(q * s, x, x);
     const pl_vf c = pl_vf_lt(pl_vf_set(10.0f), a, pl_vf_set(10.0f), a);
     const pl_vf large = 1.0f - 2.0f / (pl_vf_exp(c + c) + 1.0f);
-    return pl_vf_copysign(pl_vf_lt(a, pl_vf_set(0.625f), small, large), x); /* -0 too */
+    return pl_vf_copysign(pl_vf_lt(a, pl_vf_set(0.625f), small, large), x); /* also for -0 */
 }
 
 static inline pl_vf pl_vf_erf(pl_vf x) {
@@ -108,9 +108,9 @@ static inline pl_vf pl_vf_erf(pl_vf x) {
     return pl_vf_lt(a, pl_vf_set(0.92f), small, pl_vf_copysign(large, x));
 }
 
-/* num * sigmoid(v + lo), that is num / (1 + e^-|v|), times e^-|v| where v < 0; `lo` is what v
- * misses of its true value. The quotient is corrected by its remainder: under one ulp without a
- * second division. num is finite. */
+/* num * sigmoid(v + lo), computed as num / (1 + e^-|v|), times e^-|v| where v < 0; `lo` is the
+ * rounding error of v. The quotient is corrected by its remainder: below one ulp without a second
+ * division. num must be finite. */
 static inline pl_vf pl_vf_logistic(pl_vf num, pl_vf v, pl_vf lo) {
     const pl_vf zero = pl_vf_set(0.0f);
     const pl_vexp e = pl_vf_exp_parts(-pl_vf_abs(v));
@@ -127,12 +127,13 @@ static inline pl_vf pl_vf_sigmoid(pl_vf x) {
     return pl_vf_logistic(pl_vf_set(1.0f), x, pl_vf_set(0.0f));
 }
 
-/* x held at -200, where x * 2^-245 is zero all the same, and at the largest float. */
+/* Clamps x to -200, below which x * 2^-245 is zero anyway, and to the largest float. */
 static inline pl_vf pl_vf_hold(pl_vf x) {
     x = pl_vf_lt(x, pl_vf_set(-200.0f), pl_vf_set(-200.0f), x);
     return pl_vf_lt(pl_vf_set(0x1.fffffep127f), x, pl_vf_set(0x1.fffffep127f), x);
 }
-/* y with the sign of x (zeros!), but inf for x = inf and NaN for x = -inf, as the formulas give. */
+/* y with the sign of x (for zeros), but inf for x = inf and NaN for x = -inf, as the formulas
+ * give. */
 static inline pl_vf pl_vf_at_inf(pl_vf x, pl_vf y) {
     const pl_vf a = pl_vf_abs(x);
     return pl_vf_lt(a, pl_vf_set(INFINITY), pl_vf_copysign(y, x), x + a);
@@ -142,8 +143,8 @@ static inline pl_vf pl_vf_silu(pl_vf x) {
     return pl_vf_at_inf(x, pl_vf_logistic(pl_vf_hold(x), x, pl_vf_set(0.0f)));
 }
 
-/* 0.5 x (1 + erf(x / sqrt 2)) without the cancellation: with t = |x| and
- * h = t/2 erfc(t / sqrt 2) = t e^(-t^2/2) g(t), the value is -h below zero and x - h above. */
+/* 0.5 x (1 + erf(x / sqrt 2)) without cancellation: with t = |x| and h = t/2 erfc(t / sqrt 2) = t
+ * e^(-t^2/2) g(t), the value is -h below zero and x - h above. */
 static inline pl_vf pl_vf_gelu_erf(pl_vf x) {
     const pl_vf zero = pl_vf_set(0.0f), a = pl_vf_abs(x);
     const pl_vf t = pl_vf_lt(pl_vf_set(16.0f), a, pl_vf_set(16.0f), a);
@@ -176,8 +177,8 @@ static inline pl_vf pl_vf_gelu_erf(pl_vf x) {
     return pl_vf_at_inf(x, pl_vf_lt(a, pl_vf_set(0.75f), small, y));
 }
 
-/* x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)); the argument is carried with its rounding error,
- * which e^v would otherwise multiply by |v|. */
+/* x sigmoid(2 sqrt(2/pi) (x + 0.044715 x^3)); the rounding error of the argument is carried along,
+ * because e^v would multiply it by |v|. */
 static inline pl_vf pl_vf_gelu_tanh(pl_vf x) {
     const pl_vf c1 = pl_vf_set(0x1.988454p+0f), c1_lo = pl_vf_set(-0x1.857936p-25f);
     const pl_vf c3 = pl_vf_set(0x1.2444f2p-4f), c3_lo = pl_vf_set(0x1.49b16ap-29f);

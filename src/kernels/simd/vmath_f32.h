@@ -152,7 +152,8 @@ static void f32_softmax(const pl_f32 *x, pl_f32 *y, size_t n) {
 }
 
 static void f32_log_softmax(const pl_f32 *x, pl_f32 *y, size_t n) {
-    /* First the largest, exactly: beside 3e30 the logarithm would be lost even in double. */
+    /* Subtracts the largest first, which is exact: beside 3e30 the logarithm would be lost even in
+     * double. */
     const float max = f32_reduce_max(x, n);
     const double shift = log(f32_exp_sum(x, NULL, n, max));
     size_t i = 0;
@@ -192,7 +193,7 @@ static void f32_log_softmax(const pl_f32 *x, pl_f32 *y, size_t n) {
             memcpy(z + i, &a, (n - i) * sizeof(float));                                            \
         }                                                                                          \
     }
-/* b where a is not greater, unless a is NaN: a NaN on either side wins. */
+/* b where a is not greater, unless a is NaN: NaN on either side wins. */
 #define PL_VF_MAX pl_vf_lt(b, a, a, pl_vf_eq(a, a, b, a))
 #define PL_VF_MIN pl_vf_lt(a, b, a, pl_vf_eq(a, a, b, a))
 PL_BINARY_F32(add, a + b)

@@ -1,4 +1,4 @@
-/* The f64 half of pl_vmath. exp, sigmoid, silu and softmax have their own vector code where there
+/* The f64 half of pl_vmath. exp, sigmoid, silu and softmax have vector code of their own if there
  * is a fused multiply-add; the rest calls libm. Included by vmath_table.c only. */
 #ifndef PL_VMATH_F64_H
 #define PL_VMATH_F64_H
@@ -6,8 +6,8 @@
 #include "kernels/simd/lanes.h"
 
 #if PL_SIMD_FMA
-/* e^x = p * 2^n, x clamped to [-760, 710]: beyond, the result is 0 or infinite all the same. The
- * Taylor series to r^13 leaves 4e-18 at |r| = ln(2)/2. */
+/* e^x = p * 2^n, x clamped to [-760, 710]: beyond, the result is 0 or infinite anyway. The Taylor
+ * series to r^13 leaves an error of 4e-18 at |r| = ln(2)/2. */
 static inline pl_vd pl_vd_exp(pl_vd x) {
     const pl_vd magic = pl_vd_set(0x1.8p52);
     x = pl_vd_lt(x, pl_vd_set(-760.0), pl_vd_set(-760.0), x);
@@ -73,7 +73,7 @@ PL_MAP_F64(silu)
 PL_LIBM_F64(log, log(v))
 PL_LIBM_F64(tanh, tanh(v))
 PL_LIBM_F64(erf, erf(v))
-/* erfc and the logistic form instead of 1 + erf and 1 + tanh: no cancellation far below zero. */
+/* erfc and the logistic form instead of 1 + erf and 1 + tanh: no cancellation for negative x. */
 PL_LIBM_F64(gelu_erf, 0.5 * v * erfc(v * -0.70710678118654752440))
 PL_LIBM_F64(gelu_tanh, v / (1.0 + exp(-1.59576912160573071176 * v * (1.0 + 0.044715 * v * v))))
 PL_LIBM_F64(softplus, v > 0 ? v + log1p(exp(-v)) : log1p(exp(v)))

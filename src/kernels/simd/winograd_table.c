@@ -1,5 +1,5 @@
-/* The transforms of Winograd's F(2x2, 3x3): additions along rows of tiles, left to the compiler to
- * vectorise. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4.1. */
+/* The transforms of Winograd's F(2x2, 3x3): additions along rows of tiles, vectorised by the
+ * compiler. Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", section 4.1. */
 #include "kernels/simd/winograd_table.h"
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
-/* Across: even columns e and odd ones o of four transformed rows. */
+/* Horizontal pass: even columns e and odd columns o of four transformed rows. */
 static void input_across(const float *e, const float *o, int64_t n, float *restrict z0,
                          float *restrict z1, float *restrict z2, float *restrict z3) {
     for (int64_t x = 0; x < n; x++) {
@@ -23,7 +23,7 @@ enum { ROW_MAX = 512 };
 
 static void input(const float *const rows[4], int64_t pitch, int64_t n, float *const out[16]) {
     float down[4][2 * ROW_MAX];
-#ifdef __clang_analyzer__ /* which does not know that n < pitch */
+#ifdef __clang_analyzer__ /* the analyzer does not know that n < pitch */
     memset(down, 0, sizeof(down));
 #endif
     for (int64_t i = 0; i < 2 * pitch; i++) {
@@ -67,7 +67,7 @@ static inline __mmask16 lanes_inside(int64_t at, int64_t n) {
 
 static const float zeros[1];
 
-/* Columns of a row for 16 tiles: 0, 1, 2 and 3 of each. */
+/* Columns 0, 1, 2 and 3 of each of 16 tiles in a row. */
 static inline __attribute__((always_inline)) void input_row(const pl_f32 *row, const __mmask16 m[3],
                                                             pl_vf to[4]) {
     const pl_vf a = (pl_vf)_mm512_maskz_loadu_ps(m[0], row);
@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void input_row(const pl_f32 *row, c
     to[3] = SHUFFLE(to[1], c, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17);
 }
 
-/* Down, then across: the order of `input`. */
+/* Vertical pass, then horizontal: the same order as `input`. */
 static inline __attribute__((always_inline)) void input_tiles(pl_vf x[4][4], pl_vf z[16]) {
     pl_vf d[4][4];
     PL_UNROLL
@@ -98,7 +98,7 @@ static inline __attribute__((always_inline)) void input_tiles(pl_vf x[4][4], pl_
     }
 }
 
-/* Lanes 0 … n to tile t of a row of the panels; they may end in the next panel. */
+/* Stores lanes 0 … n at tile t of a row of the panels; they may continue in the next panel. */
 static inline __attribute__((always_inline)) void store_tiles(const pl_winograd_rows *g,
                                                               const pl_vf z[16], int64_t t,
                                                               int64_t n, int64_t k, float *v) {
@@ -149,7 +149,7 @@ static inline void store_pair(pl_f32 *to, pl_vf even, pl_vf odd, int64_t n) {
     _mm512_mask_storeu_ps(to + 16, lanes_inside(16, n), (__m512)b);
 }
 
-/* The order of `output`. */
+/* The same order as `output`. */
 static void output_rows(const pl_winograd_rows *g, const float *m, float bias, pl_f32 *plane) {
     for (int64_t ty = 0; ty < g->rows; ty++) {
         for (int64_t x = 0; x < g->tiles_x; x += 16) {
@@ -316,7 +316,7 @@ static void output_rows(const pl_winograd_rows *g, const float *m, float bias, p
 #endif
 
 static bool is_finite(const pl_f32 *x, int64_t n) {
-    uint32_t most = 0; /* exponent and fraction, as integers in the order of the numbers */
+    uint32_t most = 0; /* exponent and fraction as integers, which order like the numbers */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t bits = ((const pl_u32 *)(const void *)x)[i] & 0x7fffffffu;
         most = bits > most ? bits : most;

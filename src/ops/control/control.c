@@ -17,7 +17,7 @@ extern const pl_op_def pl_ops_control[];
 
 /* ---- bodies ---- */
 
-/* Runs a body on n_args arguments. Inputs beyond them must have a default: before IR 4 initializers
+/* Runs a body on n_args arguments. Further inputs must have a default: before IR 4 initializers
  * were listed as inputs. `out` (zeroed) has room for body->n_outputs. */
 static pl_status run(pl_eval *c, pl_graph *body, pl_datum *const *args, size_t n_args,
                      pl_datum **out) {
@@ -55,7 +55,7 @@ static pl_status need_body(const pl_eval *c, const char *name, pl_graph **out) {
     return *out != NULL ? PL_OK : pl_eval_fail(c, "attribute '%s' is missing", name);
 }
 
-/* One boolean out of a condition of any shape with one element. */
+/* The boolean in a condition: one element, any shape. */
 static pl_status truth(const pl_eval *c, const pl_datum *d, bool *out) {
     if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype != PL_BOOL ||
         d->tensor->n_elements != 1) {
@@ -93,8 +93,8 @@ static void pieces_reverse(pieces *p) {
     }
 }
 
-/* A loop that never ran: no piece tells the shape, so the body's own type must. Dims that it leaves
- * open become 0, as in ONNX Runtime. */
+/* The loop never ran, so no piece has a shape: use the type that the body declares. Unknown dims
+ * become 0, as in ONNX Runtime. */
 static pl_status empty_scan_output(pl_eval *c, const pl_value *value, int64_t axis,
                                    pl_tensor **out) {
     const pl_type *type = value->type;
@@ -241,7 +241,7 @@ static pl_status scalar(pl_eval *c, pl_dtype dtype, int64_t value, pl_datum **ou
 static pl_status loop_init(pl_eval *c, loop *l) {
     PL_TRY(need_body(c, "body", &l->body));
     l->n_states = c->n_in > 2 ? (size_t)c->n_in - 2 : 0;
-    l->n_scans = l->body->n_outputs - 1 - l->n_states; /* the rule has checked */
+    l->n_scans = l->body->n_outputs - 1 - l->n_states; /* the shape rule has checked */
     l->args = pl_scratch(c, l->n_states + 2, sizeof(*l->args));
     l->out = pl_scratch(c, l->body->n_outputs, sizeof(*l->out));
     l->scans = pl_scratch(c, l->n_scans, sizeof(*l->scans));
@@ -258,7 +258,7 @@ static pl_status loop_init(pl_eval *c, loop *l) {
     return PL_OK;
 }
 
-/* One iteration: what the body returns becomes the arguments of the next. */
+/* One iteration: the outputs of the body become the arguments of the next. */
 static pl_status loop_step(pl_eval *c, loop *l, int64_t iteration) {
     pl_datum_unref(l->args[0]);
     l->args[0] = NULL;
@@ -293,8 +293,9 @@ static pl_status loop_finish(pl_eval *c, loop *l) {
     return PL_OK;
 }
 
-/* The body's condition ends the loop even when the node has no condition input. ONNX Loop-11 calls
- * it ignored then, yet every runtime heeds it, and without a trip count nothing else could end. */
+/* The body's condition ends the loop even when the node has no condition input. ONNX Loop-11 says
+ * that it is ignored then, but every runtime honours it, and without a trip count the loop would
+ * never end. */
 static pl_status loop_eval(pl_eval *c) {
     loop l = { 0 };
     pl_status st = PL_OK;
@@ -562,7 +563,7 @@ static pl_status scan_eval(pl_eval *c) {
     const pl_scan_layout *s = &w.s;
     for (size_t i = 0; i < s->n_states; i++)
         w.args[i] = pl_datum_ref(c->in[i]);
-    for (size_t i = 0; i < s->n_in; i++) { /* the rule has checked axes and lengths */
+    for (size_t i = 0; i < s->n_in; i++) { /* the shape rule has checked axes and lengths */
         const int64_t axis = s->in_axes == NULL ? 0 : s->in_axes[i];
         PL_TRY_GOTO(done, st, axis_to_front(c, c->in[s->n_states + i]->tensor, axis, &w.inputs[i]));
         w.length = w.inputs[i]->dims[0];
@@ -585,7 +586,7 @@ done:
     return st;
 }
 
-/* Scan-8: outputs of a shorter sequence are filled up with zeros. */
+/* Scan-8: outputs of shorter sequences are padded with zeros. */
 static pl_status pad_pieces(pl_eval *c, pieces *p, const pl_value *value, int64_t length) {
     if ((int64_t)p->n >= length) return PL_OK;
     pl_tensor *zero = NULL;
@@ -641,7 +642,7 @@ static pl_status scan8_entry(pl_eval *c, scan *w, int64_t b, int64_t steps) {
     return PL_OK;
 }
 
-/* Lengths of the sequences, checked; NULL when all are full. */
+/* Checked lengths of the sequences; NULL when all have full length. */
 static pl_status scan8_lengths(pl_eval *c, int64_t n_batch, int64_t length, const int64_t **out) {
     *out = NULL;
     size_t n = 0;
@@ -663,7 +664,7 @@ static pl_status scan8_eval(pl_eval *c) {
     pl_status st = PL_OK;
     PL_TRY(scan_open(c, &w));
     const pl_tensor *x = c->in[1 + w.s.n_states]->tensor;
-    const int64_t n_batch = x->dims[0]; /* the rule has checked ranks and equality */
+    const int64_t n_batch = x->dims[0]; /* the shape rule has checked ranks and equal sizes */
     const int64_t *lengths = NULL;
     w.length = x->dims[1];
     PL_TRY_GOTO(done, st, scan8_lengths(c, n_batch, w.length, &lengths));

@@ -1,4 +1,4 @@
-/* What is shared by the kernels, error bounds and gradients of control flow. */
+/* Shared by the kernels, error bounds and gradients of control flow. */
 #ifndef PL_CONTROL_H
 #define PL_CONTROL_H
 
@@ -15,7 +15,7 @@ typedef struct pl_scan_layout {
     const int64_t *in_axes, *out_axes;       /* NULL = all 0 */
     const int64_t *in_reverse, *out_reverse; /* NULL = all forward */
 } pl_scan_layout;
-/* Returns what is wrong with the attributes (and `*name` of which), or NULL. */
+/* Returns what is wrong with the attributes (and in `*name` which one), or NULL. */
 const char *pl_scan_read(pl_scan_layout *s, const pl_node *node, size_t n_in, const char **name);
 
 #endif

@@ -1,5 +1,4 @@
-/* Error bounds of control flow. A bound rule replays the bodies with the
- * bounds of what goes in. */
+/* Error bounds of control flow: the rules replay the bodies with the bounds of their inputs. */
 #include <math.h>
 #include <string.h>
 
@@ -58,7 +57,7 @@ static pl_status run_once(pl_bound *c, body_run *r) {
     return c->run_body(c, r->body, r->in, r->e_in, r->n_in, r->out, r->e_out, r->n_out);
 }
 
-/* Argument i becomes this datum with this bound; references are taken. */
+/* Argument i becomes this datum with this bound; takes references of its own. */
 static void set_in(body_run *r, size_t i, pl_datum *d, pl_tensor *e) {
     pl_datum *const old = r->in[i];
     pl_tensor *const old_e = r->e_in[i];
@@ -68,7 +67,7 @@ static void set_in(body_run *r, size_t i, pl_datum *d, pl_tensor *e) {
     pl_tensor_unref(old_e);
 }
 
-/* Output `to` of the node has the bound of a result of the body. */
+/* Sets the bound of output `to` of the node to that of a body output. */
 static void set_out(pl_bound *c, int to, pl_tensor *e) {
     if (to >= c->n_out || c->out[to] == NULL || e == NULL) return;
     const pl_tensor *y = pl_b_out(c, to);
@@ -79,7 +78,8 @@ static void set_out(pl_bound *c, int to, pl_tensor *e) {
 
 /* ---- If ---- */
 
-/* The other branch could have been taken: add how far apart the two answers are. */
+/* The condition is uncertain, so the other branch may be the right one: the bound must cover its
+ * result, too. */
 static pl_status add_other(pl_bound *c, body_run *r) {
     for (int i = 0; i < c->n_out && (size_t)i < r->n_out; i++) {
         const pl_tensor *y = pl_b_out(c, i);
@@ -129,8 +129,8 @@ done:
 
 /* ---- scan outputs ---- */
 
-/* Bound e of step `at` of `n` into output `to`, whose axis of steps is `axis`. `base` elements into
- * it (an entry of a batch), `size` of them. */
+/* Writes bound e of step `at` of `n` into output `to`, whose steps run along `axis`. The
+ * destination starts at element `base` (an entry of a batch) and has `size` elements. */
 static pl_status place(pl_bound *c, int to, const pl_tensor *e, int64_t at, int64_t n, int axis,
                        int64_t base, int64_t size) {
     const pl_tensor *y = pl_b_out(c, to);

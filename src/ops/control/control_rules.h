@@ -1,4 +1,4 @@
-/* Rules that the rows of control.c name and that stand in the files beside it. */
+/* Rules named in the rows of control.c and defined in the files beside it. */
 #ifndef PL_CONTROL_RULES_H
 #define PL_CONTROL_RULES_H
 

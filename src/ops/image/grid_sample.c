@@ -1,11 +1,12 @@
 /* ONNX GridSample-16, -20, -22 in any number of dims.
  *
- * For each point of the grid the taps (offset into the image, weight) are worked out once and then
- * applied to every channel. Where the answer is not pinned by the text of the specification this
- * follows its reference: coordinates are computed in the grid's precision, a coordinate outside the
- * image is clamped (border) or mirrored (reflection) as a whole before its neighbours are, and
- * "nearest" rounds half to even. The other reading of a cubic with a border clamps each neighbour
- * and not the place, as PyTorch does, which the specification refers to. */
+ * For each point of the grid the taps (offset into the image, weight) are computed once and then
+ * applied to every channel. Where the text of the specification is ambiguous this follows its
+ * reference implementation: coordinates are computed in the grid's precision, a coordinate outside
+ * the image is clamped (border) or mirrored (reflection) as a whole before its neighbours are, and
+ * "nearest" rounds half to even. For a cubic with a border there is another reading
+ * (pl_eval.otherwise): clamp each neighbour instead of the coordinate, as PyTorch does, which the
+ * specification refers to. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ typedef struct grid_job {
     grid_mode mode;
     grid_padding padding;
     bool align_corners;
-    bool by_taps; /* cubic with a border: each tap is clamped, not the place (PyTorch) */
+    bool by_taps; /* cubic with a border: clamp each tap, not the coordinate (PyTorch) */
     int n_axes;
     int64_t dims[SPATIAL_MAX]; /* of the image, without N and C */
     int64_t strides[SPATIAL_MAX];
@@ -108,7 +109,7 @@ pl_status pl_grid_sample_infer(pl_infer *c) {
 /* ---- from a normalised coordinate to taps ---- */
 
 typedef struct axis_taps {
-    int64_t index[TAPS_MAX]; /* -1: a zero of the padding */
+    int64_t index[TAPS_MAX]; /* -1: padding with zeros */
     double weight[TAPS_MAX];
 } axis_taps;
 
@@ -128,7 +129,7 @@ static double reflect(double x, double low, double high) {
     if (range <= 0 || !isfinite(x)) return low;
     const double over = x < low ? low - x : x - high;
     const double times = trunc(over / range), rest = over - times * range;
-    const bool back = fmod(times, 2) == 0; /* an even number of borders beyond the first */
+    const bool back = fmod(times, 2) == 0; /* reflected an odd number of times */
     return (x < low) == back ? low + rest : high - rest;
 }
 
@@ -137,7 +138,7 @@ static int64_t clamp_index(double x, int64_t dim) {
     return x >= (double)(dim - 1) ? dim - 1 : (int64_t)x;
 }
 
-/* The pixel that stands for position `at`, a whole number. */
+/* Index of the pixel at integer position `at` after padding; -1 = zero. */
 static int64_t pixel(const grid_job *job, double at, int64_t dim) {
     const double low = job->align_corners ? 0 : -0.5, high = (double)dim - 1 - low;
     switch (job->padding) {
@@ -148,7 +149,7 @@ static int64_t pixel(const grid_job *job, double at, int64_t dim) {
 }
 
 static void cubic_weights(double t, double *w) {
-    const double a = -0.75; /* Keys' kernel as PyTorch has it */
+    const double a = -0.75; /* the constant of Keys' kernel in PyTorch */
     const double before = t + 1, after = 2 - t, rest = 1 - t;
     w[0] = ((a * before - 5 * a) * before + 8 * a) * before - 4 * a;
     w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
@@ -160,11 +161,12 @@ static void find_taps(const grid_job *job, double n, int64_t dim, axis_taps *tap
     double x = coordinate(job, n, dim);
     if (job->mode == MODE_NEAREST) x = rint(x);
     const double low = job->align_corners ? 0 : -0.5, high = (double)dim - 1 - low;
-    if (isnan(x)) x = job->padding == PAD_ZEROS ? -TAPS_MAX : 0; /* as PyTorch */
+    if (isnan(x)) x = job->padding == PAD_ZEROS ? -TAPS_MAX : 0; /* as in PyTorch */
     if (x < low || x > high) {
         if (job->padding == PAD_BORDER && !job->by_taps) x = x < 0 ? 0 : (double)(dim - 1);
         if (job->padding == PAD_REFLECTION) x = reflect(x, low, high);
-        /* Farther out there are only zeros, or one pixel, and infinity has no neighbours. */
+        /* Farther out every tap reads the same (zeros, or the border pixel), and infinity cannot be
+         * floored to an index. */
         if (job->padding == PAD_ZEROS || job->by_taps)
             x = fmin(fmax(x, -TAPS_MAX), (double)dim + TAPS_MAX);
     }
@@ -214,7 +216,7 @@ static void apply_f64(const grid_job *job, const tap_batch *b, int64_t from, int
     }
 }
 
-/* All products of one tap of each axis, in batches: an N-dim cubic has 4^N of them. */
+/* Loops over every combination of one tap per axis, in batches: an N-dim cubic has 4^N. */
 static void interpolate(const grid_job *job, const axis_taps *taps, int64_t from, int64_t to) {
     tap_batch batch = { .n = 0 };
     int pick[SPATIAL_MAX] = { 0 };
@@ -246,7 +248,7 @@ static void interpolate(const grid_job *job, const axis_taps *taps, int64_t from
 static void copy_nearest(const grid_job *job, const axis_taps *taps, int64_t from, int64_t to) {
     int64_t offset = 0;
     for (int d = 0; d < job->n_axes; d++) {
-        if (taps[d].index[0] < 0) return; /* the output is zero already */
+        if (taps[d].index[0] < 0) return; /* the output was zeroed */
         offset += taps[d].index[0] * job->strides[d];
     }
     const char *x = job->x;
@@ -265,7 +267,7 @@ static void sample_points(void *ctx, int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; p++) {
         pl_load_f64(job->grid->dtype, (const char *)job->grid->data + (size_t)p * step, place,
                     (size_t)job->n_axes);
-        /* The grid names x before y. */
+        /* The grid lists x before y. */
         for (int d = 0; d < job->n_axes; d++) {
             find_taps(job, place[job->n_axes - 1 - d], job->dims[d], &taps[d]);
         }
@@ -293,7 +295,8 @@ static pl_status sample_strings(pl_eval *c, grid_job *job) {
     return PL_OK;
 }
 
-/* Linear and cubic: float and double at home, everything else is converted and back. */
+/* Linear and cubic: float and double directly, other types are converted to and from one of
+ * them. */
 static pl_status sample_numbers(pl_eval *c, grid_job *job) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
@@ -325,7 +328,7 @@ pl_status pl_grid_sample_eval(pl_eval *c) {
                      .points = 1,
                      .grid = grid,
                      .size = pl_dtype_bytes(x->dtype) };
-    (void)grid_mode_of(c->node, &job.mode); /* the shape rule has checked them */
+    (void)grid_mode_of(c->node, &job.mode); /* checked by the shape rule */
     (void)grid_padding_of(c->node, &job.padding);
     job.by_taps = c->otherwise && job.mode == MODE_CUBIC && job.padding == PAD_BORDER;
     for (int d = job.n_axes - 1; d >= 0; d--) {

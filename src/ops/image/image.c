@@ -1,5 +1,4 @@
-/* Family "image": sampling by a grid, making such a grid, scaling channels, decoding image files.
- */
+/* Family "image": sampling by a grid, AffineGrid, ImageScaler, decoding image files. */
 #include <math.h>
 #include <stdio.h>
 
@@ -75,7 +74,7 @@ typedef struct affine_job {
 /* Where pixel i of n lies in [-1, 1]: at its centre, or with the outermost ones on the border. */
 static double normalised(const affine_job *job, int64_t i, int64_t n) {
     if (!job->align_corners) return (2 * (double)i + 1) / (double)n - 1;
-    return n == 1 ? 0 : 2 * (double)i / (double)(n - 1) - 1; /* n == 1: as PyTorch */
+    return n == 1 ? 0 : 2 * (double)i / (double)(n - 1) - 1; /* n == 1: as in PyTorch */
 }
 
 static void affine_points(void *ctx, int64_t begin, int64_t end) {
@@ -143,11 +142,11 @@ static pl_status image_decoder_infer(pl_infer *c) {
     return pl_infer_set(c, 0, PL_U8, 3, dims);
 }
 
-/* One pixel of `from` (1 or 3 samples) as the node wants it. */
+/* Converts one pixel (1 or 3 samples) to the format that the node asks for. */
 static void put_pixel(const uint8_t *from, int channels, pixel_format format, uint8_t *to) {
     const uint32_t r = from[0], g = channels == 3 ? from[1] : r, b = channels == 3 ? from[2] : r;
     if (format == PIXEL_GREY) {
-        /* ITU-R 601 in 16-bit fixed point, as Pillow, whose answers are ONNX's test data. */
+        /* ITU-R 601 in 16-bit fixed point as in Pillow, which made ONNX's test data. */
         const uint32_t grey = (19595 * r + 38470 * g + 7471 * b + 0x8000) >> 16;
         to[0] = (uint8_t)(channels == 1 ? r : grey);
         return;
@@ -167,7 +166,7 @@ static pl_status image_decoder_eval(pl_eval *c) {
     pl_status st = pl_image_decode((pl_bytes){ x->data, (size_t)x->n_elements },
                                    PL_IMAGE_PIXELS_MAX, &image, &local);
     /* "If it can't decode for any reason (e.g. corrupted encoded stream, invalid format), it will
-     * return an empty matrix": what the file is to blame for. The rest is an error. */
+     * return an empty matrix": that covers faults of the file. Others are errors. */
     if (st == PL_E_UNSUPPORTED) return pl_eval_unsupported(c, "%s", local.message);
     if (st == PL_E_MEMORY) return pl_eval_memory(c);
     if (st != PL_OK && st != PL_E_FORMAT) return pl_eval_fail(c, "%s", local.message);
@@ -185,7 +184,7 @@ done:
 
 /* ---- bounds ---- */
 
-/* Places lie in [-1, 1], so a sum of products is at most that of |theta|. */
+/* Coordinates are in [-1, 1], so a sum of products is at most the sum of |theta|. */
 static pl_status affine_grid_bound(pl_bound *c) {
     const pl_tensor *y = pl_b_out(c, 0);
     const double *theta = pl_b_x(c, 0), *et = pl_b_e(c, 0), *py = pl_b_y(c, 0);
@@ -208,7 +207,8 @@ static pl_status affine_grid_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* What the result moves by when the places of one axis move by their error, either way. */
+/* How far the result moves when the coordinates of one axis move by their error, in both
+ * directions. */
 static pl_status probe_axis(pl_bound *c, int64_t axis, double *e) {
     const pl_tensor *grid = pl_b_in(c, 1);
     const double *g = pl_b_x(c, 1), *eg = pl_b_e(c, 1), *y = pl_b_y(c, 0);

@@ -1,4 +1,4 @@
-/* Which format, and the memory of the result. */
+/* Detects the format of an image file and allocates the pixels. */
 #include "ops/image/image_decode.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Image files to pixels: JPEG, PNG, TIFF, WebP and JPEG 2000 through their libraries, which are
- * opened with the first such image (base/library.h), BMP and PNM by hand. The format is told by
- * content.
+ * loaded on first use (base/library.h); BMP and PNM have decoders here. The format is detected from
+ * the content.
  *
  * The bytes are untrusted: sizes are checked against a limit before memory is allocated, a
- * library's errors come back as a status, and nothing is printed. Alpha is dropped; 16 bits
- * become 8. */
+ * library's errors come back as a status, and nothing is printed. Alpha is dropped; 16 bits become
+ * 8. */
 #ifndef PL_IMAGE_DECODE_H
 #define PL_IMAGE_DECODE_H
 
@@ -22,7 +22,7 @@ typedef struct pl_image {
 #define PL_IMAGE_INIT                                                                              \
     { 0, 0, 0, NULL }
 
-/* What Pillow refuses as a decompression bomb. */
+/* The limit at which Pillow refuses a decompression bomb. */
 #define PL_IMAGE_PIXELS_MAX UINT64_C(178956970)
 
 /* PL_E_FORMAT: not an image, or a damaged one. PL_E_UNSUPPORTED: the library was

@@ -1,4 +1,5 @@
-/* Windows bitmaps: OS/2 and all Windows headers; 1, 4, 8, 16, 24 and 32 bits; RLE and bit masks. */
+/* Windows bitmaps: OS/2 and all Windows headers; 1, 4, 8, 16, 24 and 32 bits; RLE and bit masks.
+ * Written by hand: Debian has no small C library that only reads bitmaps. */
 #include "ops/image/image_decode.h"
 
 enum { FILE_HEADER = 14, CORE_HEADER = 12, INFO_HEADER = 40 };
@@ -50,7 +51,7 @@ static bool read_masks(bmp *b, uint32_t header) {
         return true;
     }
     if (b->compression != BI_BITFIELDS && b->compression != BI_ALPHABITFIELDS) return true;
-    /* Behind the old header, within the newer ones: the same position. */
+    /* The masks are at the same position, after the old header and inside the newer ones. */
     if (b->bytes.n_bytes < FILE_HEADER + INFO_HEADER + 12) return false;
     for (int i = 0; i < 3; i++) {
         b->mask[i] = get32(b->bytes.data + FILE_HEADER + INFO_HEADER + 4 * i);
@@ -147,7 +148,7 @@ static void rle_put(rle *r, uint32_t index) {
     r->x++;
 }
 
-/* A pair of bytes; false when the picture or the data has ended. */
+/* Decodes one pair of bytes; false at the end of the picture or of the data. */
 static bool rle_step(rle *r) {
     const pl_bytes bytes = r->b->bytes;
     const bool four = r->b->compression == BI_RLE4;
@@ -184,7 +185,7 @@ static bool rle_step(rle *r) {
 static pl_status decode_rle(const bmp *b, uint64_t max_pixels, pl_image *out, pl_err *err) {
     PL_TRY(pl_image_alloc(out, b->width, b->height, 3, max_pixels, err));
     for (size_t i = 0; i < (size_t)out->width * out->height; i++) {
-        put_palette(b, 0, out->pixels + 3 * i); /* what is skipped has colour 0 */
+        put_palette(b, 0, out->pixels + 3 * i); /* skipped pixels have colour 0 */
     }
     rle r = { b, out, 0, 0, b->offset };
     while (rle_step(&r)) {

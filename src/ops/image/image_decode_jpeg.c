@@ -1,5 +1,5 @@
-/* JPEG through libjpeg: accurate integer DCT and "fancy" upsampling, libjpeg's defaults, which the
- * text of ONNX ImageDecoder-20 asks for. A truncated file is an error, as in Pillow. */
+/* JPEG through libjpeg with its defaults, accurate integer DCT and "fancy" upsampling, as ONNX
+ * ImageDecoder-20 requires. A truncated file is an error, as in Pillow. */
 #include "ops/image/image_decode.h"
 
 #ifdef PL_SONAME_JPEG
@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/library.h"
 
-/* lib.jpeg_create_decompress is a macro, which ends in lib.jpeg_CreateDecompress. */
+/* lib.jpeg_create_decompress is a macro that expands to lib.jpeg_CreateDecompress. */
 #define CALLS(X)                                                                                   \
     X(jpeg_CreateDecompress)                                                                       \
     X(jpeg_mem_src)                                                                                \
@@ -27,7 +27,7 @@ static struct { CALLS(PL_SLOT) } lib;
 static const pl_symbol symbols[] = { CALLS(PL_SLOT_SYMBOL) };
 static pl_library library = PL_LIBRARY("libjpeg", "libjpeg62-turbo", symbols, PL_SONAME_JPEG);
 
-enum { SCANS_MAX = 500 }; /* a progressive file can ask for endless work */
+enum { SCANS_MAX = 500 }; /* a progressive file can ask for unlimited work */
 
 typedef struct jpeg_job {
     struct jpeg_decompress_struct info;
@@ -110,7 +110,7 @@ static void decode(jpeg_job *job) {
 pl_status pl_image_decode_jpeg(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err) {
     const pl_status opened = pl_library_open(&library, err);
     if (opened != PL_OK) return pl_err_wrap(err, opened, "JPEG");
-    /* On the heap: what a longjmp leaves behind must not sit in registers. */
+    /* On the heap: longjmp may clobber locals that live in registers. */
     jpeg_job *job = pl_calloc(1, sizeof(*job));
     if (job == NULL) return pl_fail_memory(err, sizeof(*job));
     job->bytes = bytes;

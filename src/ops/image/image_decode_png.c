@@ -109,7 +109,7 @@ static void decode(png_job *job) {
 pl_status pl_image_decode_png(pl_bytes bytes, uint64_t max_pixels, pl_image *out, pl_err *err) {
     const pl_status opened = pl_library_open(&library, err);
     if (opened != PL_OK) return pl_err_wrap(err, opened, "PNG");
-    /* On the heap: what a longjmp leaves behind must not sit in registers. */
+    /* On the heap: longjmp may clobber locals that live in registers. */
     png_job *job = pl_calloc(1, sizeof(*job));
     if (job == NULL) return pl_fail_memory(err, sizeof(*job));
     job->bytes = bytes;

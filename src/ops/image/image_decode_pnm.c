@@ -61,7 +61,7 @@ static bool read_header(pnm *p) {
     if (!read_number(p, &p->width) || !read_number(p, &p->height)) return false;
     if (!p->bitmap && !read_number(p, &p->max)) return false;
     if (p->plain) return true;
-    /* Exactly one white byte before the samples. */
+    /* Exactly one whitespace byte before the samples. */
     return p->at < p->bytes.n_bytes && is_space(p->bytes.data[p->at++]);
 }
 
@@ -112,7 +112,7 @@ pl_status pl_image_decode_pnm(pl_bytes bytes, uint64_t max_pixels, pl_image *out
     if (!read_header(&p) || p.max == 0 || p.max > 65535) {
         return pl_fail(err, PL_E_FORMAT, "PNM: bad header");
     }
-    /* Nothing is packed: a size that the file cannot hold is a lie. */
+    /* PNM is uncompressed: reject sizes that the file cannot hold before allocating. */
     const uint64_t bits = p.bitmap && !p.plain ? 1 : 8;
     if (p.height > 0 && p.width > (uint64_t)bytes.n_bytes * 8 / bits / p.height) {
         return pl_fail(err, PL_E_FORMAT, "PNM: truncated");

@@ -44,7 +44,7 @@ static int on_error(TIFF *tif, void *ctx, const char *module, const char *format
     return 1; /* handled: nothing is printed */
 }
 
-/* A tag beyond the end of the file is only a warning to libtiff, which then guesses. */
+/* libtiff only warns about a tag beyond the end of the file and then guesses. */
 static int on_warning(TIFF *tif, void *ctx, const char *module, const char *format, va_list args)
     __attribute__((format(printf, 4, 0)));
 static int on_warning(TIFF *tif, void *ctx, const char *module, const char *format, va_list args) {
@@ -70,7 +70,7 @@ static toff_t on_seek(thandle_t handle, toff_t offset, int whence) {
     tiff_job *job = handle;
     if (whence == SEEK_CUR) offset += job->at;
     if (whence == SEEK_END) offset += job->bytes.n_bytes;
-    job->at = offset; /* reading beyond the end gives nothing */
+    job->at = offset; /* a read beyond the end returns nothing */
     return offset;
 }
 
@@ -166,7 +166,7 @@ pl_status pl_image_decode_tiff(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
     }
     pl_status st = decode(tif, max_pixels, out, err);
     lib.TIFFClose(tif);
-    /* Some paths of libtiff fill what is missing with zeros and go on. */
+    /* Some paths of libtiff fill missing data with zeros and continue. */
     if (st == PL_OK && job.message[0] != 0) st = pl_fail(err, PL_E_FORMAT, "TIFF: %s", job.message);
     return st;
 }

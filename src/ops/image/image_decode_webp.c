@@ -18,7 +18,7 @@ pl_status pl_image_decode_webp(pl_bytes bytes, uint64_t max_pixels, pl_image *ou
     const pl_status opened = pl_library_open(&library, err);
     if (opened != PL_OK) return pl_err_wrap(err, opened, "WebP");
     WebPBitstreamFeatures features;
-    /* What WebPGetFeatures, an inline function, calls. */
+    /* WebPGetFeatures is an inline function that calls this one. */
     if (lib.WebPGetFeaturesInternal(bytes.data, bytes.n_bytes, &features,
                                     WEBP_DECODER_ABI_VERSION) != VP8_STATUS_OK ||
         features.width <= 0 || features.height <= 0) {

@@ -1,4 +1,4 @@
-/* Gradients of sampling at places: GridSample, AffineGrid. */
+/* Gradients of GridSample and AffineGrid. */
 #include "ops/image/image_rules.h"
 #include "ops/lib/grad_nn.h"
 
@@ -22,7 +22,7 @@ static pl_value * not(pl_grad * c, pl_value *x) {
     return pl_g1(c, "Not", x);
 }
 
-/* x mirrored at low and high until it lies within. */
+/* Reflects x at low and high until it is in range. */
 static pl_value *reflect(const grid *g, pl_value *x, double low, double high) {
     pl_grad *c = g->c;
     const double range = high - low;
@@ -64,7 +64,7 @@ static void cubic_weights(const grid *g, pl_value *t, pl_value **w) {
     }
 }
 
-/* Taps of one axis of `n` cells from places in [-1, 1], as the kernel has them. */
+/* Taps of an axis of `n` cells at coordinates in [-1, 1], computed as in the kernel. */
 static void taps_of(grid *g, int axis, pl_value *place, int64_t n) {
     pl_grad *c = g->c;
     const double size = (double)n, low = g->align ? 0 : -0.5, high = size - 1 - low;
@@ -100,7 +100,7 @@ static void taps_of(grid *g, int axis, pl_value *place, int64_t n) {
     }
 }
 
-/* The product of the weights and the offset of one choice of taps; weights may be NULL (1). */
+/* Product of the weights, and the offset, of one combination of taps. A NULL weight is 1. */
 static void combine(const grid *g, int axes, const int64_t *dims, int choice, pl_value **weight,
                     pl_value **offset) {
     pl_grad *c = g->c;
@@ -145,7 +145,7 @@ pl_status pl_grid_sample_grad(pl_grad *c) {
     const size_t mark = pl_g_mark(c);
     pl_value *list = pl_g_reshape(c, pl_g_widened(c, places), flat, 3),
              *image = pl_g_reshape(c, x, rows, 3);
-    for (int d = 0; d < axes && c->st == PL_OK; d++) { /* the last axis comes first in the grid */
+    for (int d = 0; d < axes && c->st == PL_OK; d++) { /* the grid lists the last axis first */
         pl_value *one = pl_g_cut(c, list, 2, axes - 1 - d, axes - d);
         taps_of(&g, d, pl_g_squeeze(c, one, &last, 1), dims[d]);
     }
@@ -165,7 +165,7 @@ pl_status pl_grid_sample_grad(pl_grad *c) {
 
 /* ---- AffineGrid ---- */
 
-/* The grid is a matrix of places (x, y, z, 1) times theta transposed. */
+/* The grid is a matrix of coordinates (x, y, z, 1) times theta transposed. */
 pl_status pl_affine_grid_grad(pl_grad *c) {
     pl_value *theta = c->node->in[0];
     const pl_tensor *size = pl_g_known(c->node->in[1]);

@@ -1,4 +1,4 @@
-/* Rules that the rows of image.c name and that stand in the files beside it. */
+/* Rules named in the rows of image.c and defined in the files beside it. */
 #ifndef PL_IMAGE_RULES_H
 #define PL_IMAGE_RULES_H
 

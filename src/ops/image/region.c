@@ -24,7 +24,7 @@ static pl_status expect_dim(const pl_infer *c, int i, int axis, int64_t value) {
                          (long long)dim.value, (long long)value);
 }
 
-/* Dim `axis` of input i is that of input k at `other`. */
+/* Dim `axis` of input i must equal dim `other` of input k. */
 static pl_status expect_same(const pl_infer *c, int i, int axis, int k, int other) {
     const pl_dim dim = pl_infer_dim(c, k, other);
     return pl_dim_known(dim) ? expect_dim(c, i, axis, dim.value) : PL_OK;
@@ -54,8 +54,8 @@ typedef struct nms_job {
     double iou, threshold;
     int64_t n_classes, n_boxes, limit; /* limit: boxes to select for each class */
     int64_t grain;
-    pl_sort_entry *heaps; /* n_boxes for each block of work */
-    int64_t *selected;    /* limit for each batch and class */
+    pl_sort_entry *heaps; /* n_boxes entries for each block of work */
+    int64_t *selected;    /* limit entries for each batch and class */
     int64_t *n_selected;
 } nms_job;
 
@@ -105,7 +105,8 @@ static bool overlaps(const nms_job *j, int64_t batch, int64_t a, int64_t b) {
     return overlap_f32(j, u, v);
 }
 
-/* Candidates of one class in a heap, the best on top: keys turned, numbers negative. */
+/* Puts the candidates of one class into a heap with the best on top: the heap has the smallest key
+ * and, among equals, the largest index on top, so keys are inverted and indices negated. */
 static int64_t nms_candidates(const nms_job *j, int64_t class, pl_sort_entry *heap) {
     enum { BLOCK = 256 };
     const size_t size = pl_dtype_bytes(j->scores->dtype);
@@ -253,7 +254,7 @@ static void roi_samples(roi_axis *a) {
     }
 }
 
-/* RoiAlign takes the largest of the four weighted corners in mode max, not of the sums. */
+/* In mode max RoiAlign takes the largest of the weighted corners, not of the interpolated sums. */
 #define BIN(fn, T)                                                                                 \
     static double fn(const roi_job *j, const T *in, int64_t oy, int64_t ox) {                      \
         double sum = 0, best = 0;                                                                  \
@@ -448,7 +449,8 @@ static pl_status max_roi_eval(pl_eval *c) {
 
 /* ---- RoiAlign: gradient ---- */
 
-/* Weights of the cells that one region reads: row (oy, ox) of a matrix with a column per cell. */
+/* Weights of the cells that one region reads, as a matrix: a row per output (oy, ox), a column per
+ * cell. */
 static void roi_weights(const roi_job *j, double *m) {
     const double n = (double)pl_i64_max(1, j->y.grid * j->x.grid);
     for (int64_t o = 0; o < j->y.n_out * j->x.n_out; o++) {
@@ -466,8 +468,8 @@ static void roi_weights(const roi_job *j, double *m) {
     }
 }
 
-/* The corners that each output of one region chooses from, `each` of them: cells and weights. What
- * is missing repeats the first. */
+/* For each output of one region, the `each` corners to take the maximum of: cells and weights.
+ * Missing corners repeat the first. */
 static void roi_corners(const roi_job *j, int64_t each, double *cells, double *weights) {
     for (int64_t i = 0; i < j->y.n_out * j->x.n_out * each; i++) {
         const int64_t o = i / each, n = 4 * j->y.grid * j->x.grid;
@@ -526,7 +528,8 @@ static bool roi_plan_at(roi_plan *p, int64_t r) {
     return p->c->st == PL_OK;
 }
 
-/* Matrices of all regions, (regions, outputs, cells), and which image each reads (N, regions). */
+/* Matrices of all regions, (regions, outputs, cells), and which image each region reads, (N,
+ * regions). */
 static pl_value *roi_average(roi_plan *p) {
     pl_grad *c = p->c;
     pl_value *x = c->node->in[0];
@@ -547,7 +550,7 @@ static pl_value *roi_average(roi_plan *p) {
     return pl_g_reshape_like(c, pl_g2(c, "MatMul", pick, g), x);
 }
 
-/* The same for the largest: the tables that pl_roi_max_grad chooses by. */
+/* The same for mode max: the tables for pl_roi_gather_grad. */
 static pl_status roi_largest(roi_plan *p) {
     pl_grad *c = p->c;
     pl_g_table cells = { .data = NULL }, weights = { .data = NULL };
@@ -585,7 +588,7 @@ static pl_status roi_align_grad(pl_grad *c) {
 
 /* ---- bounds ---- */
 
-/* Largest less smallest of the plane that output plane i (region, channel) reads. */
+/* Range (largest - smallest) of the input plane that output plane i (region, channel) reads. */
 static double plane_range(pl_bound *c, int64_t i, const double *px) {
     const pl_tensor *x = pl_b_in(c, 0);
     const int64_t n = x->dims[2] * x->dims[3], channel = i % x->dims[1];
@@ -593,8 +596,8 @@ static double plane_range(pl_bound *c, int64_t i, const double *px) {
     return pl_b_range(px + (batch * x->dims[1] + channel) * n, n);
 }
 
-/* Weights and sums as usual; a place is off by the rounding of its coordinate, which moves the
- * sample along the slope of the plane. */
+/* Weights and sums as usual. In addition the rounding of a coordinate moves the sample along the
+ * slope of the plane. */
 static pl_status roi_align_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0), *rois = pl_b_in(c, 1);
     const double *px = pl_b_x(c, 0), *py = pl_b_y(c, 0), *pr = pl_b_x(c, 1);
@@ -629,7 +632,7 @@ static pl_status roi_align_bound(pl_bound *c) {
     return st;
 }
 
-/* Elements of X are picked; regions that are not known may pick any. */
+/* Copies elements of X. If the regions are inexact, any element may be picked. */
 static pl_status max_roi_bound(pl_bound *c) {
     const double *px = pl_b_x(c, 0);
     if (c->e_in[0] != NULL) PL_TRY(pl_b_apply_one(c, 0, c->e_in[0], PL_F64, &c->e_out[0]));

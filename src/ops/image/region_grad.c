@@ -1,6 +1,6 @@
-/* Gradients of RoiAlign and MaxRoiPool: written forward in gathers. Of equal elements the first is
- * the largest. Regions and batch indices have no gradient (ONNX RoiAlign-16: not differentiable).
- */
+/* Gradients of RoiAlign and MaxRoiPool: the forward pass is written in gathers and then
+ * differentiated. Of equal largest elements the first one gets the gradient. Regions and batch
+ * indices have no gradient (ONNX RoiAlign-16: not differentiable). */
 #include "ops/image/region_grad.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static pl_value *line(pl_grad *c, int64_t n, pl_dtype dtype, double first, doubl
     return pl_g_table_value(c, &t, dtype);
 }
 
-/* Backwards to X alone. */
+/* Differentiates with respect to X only. */
 static pl_status expanded(pl_grad *c, size_t mark, pl_value *y) {
     const bool wanted[3] = { c->wanted[0], false, false };
     pl_grad x_only = *c;
@@ -26,7 +26,7 @@ static pl_status expanded(pl_grad *c, size_t mark, pl_value *y) {
     return c->st;
 }
 
-/* The first largest of the n elements along the last axis, kept as an axis of 1. */
+/* First largest of the n elements along the last axis, keeping the axis with size 1. */
 static pl_value *largest_of(pl_grad *c, pl_value *x, int64_t axis, int64_t n) {
     const pl_attr attrs[2] = { PL_G_INT("axis", axis), PL_G_INT("keepdims", 1) };
     pl_value *at = pl_g_op(c, "ArgMax", &x, 1, attrs, 2);
@@ -36,7 +36,7 @@ static pl_value *largest_of(pl_grad *c, pl_value *x, int64_t axis, int64_t n) {
 
 /* ---- RoiAlign ---- */
 
-/* (regions, channels, outputs, each): what `cells` says of each region's image. */
+/* Gathers `cells` from the image of each region: (regions, channels, outputs, each). */
 static pl_value *gathered(pl_grad *c, pl_value *cells) {
     static const int64_t channels_last[3] = { 0, 2, 1 }, channels_second[4] = { 0, 3, 1, 2 };
     pl_value *x = c->node->in[0];
@@ -65,7 +65,7 @@ typedef struct open_axis { /* (regions, outputs * grid) each */
     pl_value *low, *high, *w_low, *w_high;
 } open_axis;
 
-/* Where the samples of an axis lie: as roi_samples of region.c, at the run. */
+/* Sample positions of an axis as graph nodes, as roi_samples in region.c computes them. */
 static void open_samples(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out, int64_t grid,
                          open_axis *a) {
     const pl_node *node = c->node;
@@ -97,7 +97,7 @@ static void open_samples(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out
     a->high = pl_g_cast(c, high, PL_I64);
 }
 
-/* Rows and columns together, (regions, 1, outputs, grid * grid, 1): by `op` of what each gives. */
+/* Combines rows and columns with `op`: (regions, 1, outputs, grid * grid, 1). */
 static pl_value *crossed(pl_grad *c, const char *op, pl_value *y, pl_value *x, const int64_t *n_out,
                          int64_t grid) {
     static const int64_t perm[5] = { 0, 1, 3, 2, 4 };
@@ -143,7 +143,7 @@ pl_status pl_roi_align_open_grad(pl_grad *c) {
 
 /* ---- MaxRoiPool ---- */
 
-/* Halves away from zero, unlike Round. */
+/* Rounds halves away from zero; ONNX Round rounds them to even. */
 static pl_value *rounded(pl_grad *c, pl_value *x) {
     pl_value *up = pl_g1(c, "Floor", pl_g_plus(c, pl_g1(c, "Abs", x), 0.5));
     return pl_g_cast(c, pl_g_mul(c, pl_g1(c, "Sign", x), up), PL_I64);
@@ -157,7 +157,7 @@ static pl_value *covered(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out
     pl_value *from = rounded(c, pl_g_scaled(c, pl_g_cut(c, rois, 1, column, column + 1), scale));
     pl_value *to = rounded(c, pl_g_scaled(c, pl_g_cut(c, rois, 1, column + 2, column + 3), scale));
     pl_value *size = pl_g_plus(c, pl_g_sub(c, to, from), 1), *one = pl_g_int(c, 1);
-    /* Max takes integers from opset 12 on. */
+    /* Not Max, which takes integers only from opset 12 on. */
     size = pl_g3(c, "Where", pl_g2(c, "Less", size, one), one, size);
     pl_value *n = pl_g_int(c, n_out);
     pl_value *first = pl_g_mul(c, size, line(c, n_out, PL_I64, 0, 1)); /* regions, n_out */
@@ -170,7 +170,7 @@ static pl_value *covered(pl_grad *c, int64_t column, int64_t n_in, int64_t n_out
     return pl_g2(c, "And", within, pl_g1(c, "Not", before));
 }
 
-/* Columns first, then rows: the first of the largest in the order of the image. */
+/* Columns first, then rows, so that ties go to the first element in the order of the image. */
 pl_status pl_max_roi_pool_grad(pl_grad *c) {
     static const int64_t columns[2] = { 1, 2 }, rows[2] = { 1, 3 };
     static const int64_t perm[4] = { 0, 1, 3, 2 };
@@ -193,7 +193,7 @@ pl_status pl_max_roi_pool_grad(pl_grad *c) {
     v = pl_g_unsqueeze(c, v, (const int64_t[]){ 2 }, 1); /* regions, channels, 1, n_x, height */
     v = pl_g3(c, "Where", pl_g_unsqueeze(c, in_row, rows, 2), v, none);
     v = largest_of(c, v, 4, height); /* regions, channels, n_y, n_x, 1 */
-    /* A bin that covers nothing is 0, whatever the images hold. */
+    /* An empty bin is 0, even if the image holds NaN. */
     const pl_attr cast = PL_G_INT("to", PL_I32);
     pl_value *y_any = pl_g_reduce(c, "ReduceMax", pl_g_op(c, "Cast", &in_row, 1, &cast, 1),
                                   (const int64_t[]){ 2 }, 1, true);

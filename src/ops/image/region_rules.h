@@ -1,4 +1,4 @@
-/* Rules that the rows of region.c name and that stand in the files beside it. */
+/* Rules named in the rows of region.c and defined in the files beside it. */
 #ifndef PL_REGION_RULES_H
 #define PL_REGION_RULES_H
 

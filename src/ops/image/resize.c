@@ -1,5 +1,5 @@
 /* Resize and Upsample. Interpolation works axis by axis, the axis that shrinks most first; nearest
- * copies elements of any type, row by row. Coordinates and weights are in resize.c. */
+ * copies elements of any type, row by row. Coordinates and weights are in resize_coords.c. */
 #include "ops/image/resize.h"
 
 #include <math.h>
@@ -18,8 +18,8 @@ extern const pl_op_def pl_ops_resize[];
 
 /* ---- shapes ---- */
 
-/* Scales as the node gives them: attributes (Upsample-1 and -7) or an input; NULL when there are
- * none, *n = 0. */
+/* Scales of the node, from attributes (Upsample-1 and -7) or an input; NULL and *n = 0 when there
+ * are none. */
 typedef struct scales {
     double list[PL_RANK_MAX];
     size_t n;
@@ -47,7 +47,7 @@ static const char *scales_from(const pl_node *node, const pl_tensor *t, int rank
     return NULL;
 }
 
-/* Numbers of the inputs, which moved in Resize-11. -1: no such input. */
+/* Index of an input, which moved in Resize-11; -1 = the version has none. */
 static int roi_input(const pl_node *node) {
     return node->def->since >= 11 ? 1 : -1;
 }
@@ -58,7 +58,7 @@ static int sizes_input(const pl_node *node) {
     return node->def->since >= 11 ? 3 : -1;
 }
 
-/* Dims that are not known: a scale of one keeps them. */
+/* Output dims by scales. An unknown input dim stays as it is when its scale is 1. */
 static pl_status infer_by_scales(pl_infer *c, const pl_resize *r, const scales *s, int rank) {
     pl_dim dims[PL_RANK_MAX];
     pl_resize_axis axes[PL_RANK_MAX] = { { 0 } };
@@ -79,7 +79,7 @@ static pl_status infer_by_scales(pl_infer *c, const pl_resize *r, const scales *
     return pl_infer_set(c, 0, pl_infer_dtype_of(c, 0), rank, dims);
 }
 
-/* sizes: known, symbolic or unknown, one by one. */
+/* Output dims by `sizes`, whose elements are each known, symbolic or unknown. */
 static pl_status infer_by_sizes(pl_infer *c, const pl_resize *r, const pl_content *sizes,
                                 int rank) {
     pl_dim dims[PL_RANK_MAX];
@@ -120,7 +120,7 @@ static pl_status infer_open(pl_infer *c, const pl_resize *r, int rank) {
     return pl_infer_set(c, 0, pl_infer_dtype_of(c, 0), rank, dims);
 }
 
-/* An empty tensor stands for an input that is left out (Resize-11 had no other way). */
+/* An empty tensor means left out (the only way in Resize-11). */
 static bool is_given(const pl_infer *c, int i) {
     if (i < 0 || !pl_infer_has(c, i)) return false;
     const pl_dim n = pl_infer_dim(c, i, 0);
@@ -193,7 +193,7 @@ static pl_status plan_init(pl_eval *c, const pl_tensor *x, plan *p) {
 typedef struct nearest_job {
     const plan *p;
     int last;           /* the last axis that changes */
-    int64_t unit, size; /* bytes of what is copied at once; of an element */
+    int64_t unit, size; /* bytes copied at once; bytes of an element */
     int64_t x_strides[PL_RANK_MAX];
     const char *x;
     char *y;
@@ -234,7 +234,7 @@ static void nearest_range(void *ctx, int64_t begin, int64_t end) {
             rest /= j->p->axes[d].n_out;
         }
         char *to = j->y + row * bytes;
-        if (from == before) { /* enlarged: the row above is the same */
+        if (from == before) { /* enlarged: same as the row above */
             memcpy(to, to - bytes, (size_t)bytes);
         } else {
             pick_row(j->x + from * j->size, to, j->p->taps[j->last].at, n, j->unit);
@@ -406,7 +406,7 @@ static pl_status interpolate(pl_eval *c, const plan *p, const pl_tensor *x, pl_t
     return PL_OK;
 }
 
-/* tf_crop_and_resize: what lies outside along any axis. */
+/* tf_crop_and_resize: fills outputs that lie outside along any axis. */
 static pl_status fill_outside(pl_eval *c, const plan *p, pl_tensor *y) {
     const size_t size = pl_dtype_bytes(y->dtype);
     char value[16];
@@ -443,7 +443,8 @@ static pl_status resize_eval(pl_eval *c) {
     } else if (class == PL_CLASS_STRING || class == PL_CLASS_COMPLEX) {
         return pl_eval_no_type(c, x->dtype);
     } else {
-        /* Integers are cut off at the end: in float, 57 would too often be 56.999996. */
+        /* Integers are truncated at the end: in float, 57 would often become 56.999996 and then
+         * 56. */
         const bool wide = x->dtype == PL_F64 || class != PL_CLASS_FLOAT;
         PL_TRY(interpolate(c, p, x, y, wide));
     }
@@ -452,7 +453,7 @@ static pl_status resize_eval(pl_eval *c) {
 
 /* ---- bound ---- */
 
-/* x interpolated in double, weights as they are or their absolute values. */
+/* Interpolates x in double with the weights or their absolute values. */
 static pl_status interpolate_f64(pl_bound *c, const plan *p, pl_tensor *x, bool magnitude,
                                  pl_tensor **out) {
     pl_datum *in[1] = { NULL };
@@ -477,7 +478,8 @@ static pl_status interpolate_f64(pl_bound *c, const plan *p, pl_tensor *x, bool 
     return st;
 }
 
-/* Integers are cut off: which codes may p - slack .. p + slack give? */
+/* Results are truncated to integers: how far can the integer move when the value moves by the
+ * slack? */
 static pl_status cut_codes(pl_bound *c, const plan *p, double *e) {
     const double *y = pl_b_y(c, 0);
     pl_tensor *x = NULL, *exact = NULL;
@@ -493,9 +495,9 @@ static pl_status cut_codes(pl_bound *c, const plan *p, double *e) {
     return st;
 }
 
-/* 4u of the sums of absolute values, and u L range / 4 for coordinates computed in float, L the
- * longest output side. A cubic is half as steep again along each axis, and its weights
- * are polynomials of terms that cancel: a small one is off by u of what a large one is. */
+/* 4u times the sum of absolute values, plus u L range / 4 for coordinates computed in float, where
+ * L is the longest output side. A cubic is up to 1.5 times as steep along each axis. Its weights
+ * are polynomials whose terms cancel, so the error of a small weight is u of a large one. */
 static pl_status interpolation_bound(pl_bound *c, const plan *p) {
     const pl_tensor *y = pl_b_out(c, 0), *t = pl_b_in(c, 0);
     const double *px = pl_b_x(c, 0), *py = pl_b_y(c, 0);
@@ -552,7 +554,7 @@ static pl_status resize_bound(pl_bound *c) {
 
 /* ---- gradient ---- */
 
-/* What an axis does, as a matrix (n_out, n_in). */
+/* The interpolation along one axis as a matrix (n_out, n_in). */
 static pl_value *axis_matrix(pl_grad *c, const plan *p, int d) {
     const pl_taps *t = &p->taps[d];
     const int64_t n_in = p->axes[d].n_in, n_out = p->axes[d].n_out;
@@ -567,7 +569,7 @@ static pl_value *axis_matrix(pl_grad *c, const plan *p, int d) {
     return pl_g_table_value(c, &m, c->node->in[0]->type->dtype);
 }
 
-/* g along axis d times the matrix: from outputs back to inputs. */
+/* Multiplies g along axis d by the matrix: from outputs back to inputs. */
 static pl_value *axis_back(pl_grad *c, pl_value *g, int rank, int d, pl_value *m) {
     int64_t perm[PL_RANK_MAX];
     for (int i = 0; i < rank; i++)
@@ -577,7 +579,7 @@ static pl_value *axis_back(pl_grad *c, pl_value *g, int rank, int d, pl_value *m
     return pl_g_transpose(c, g, perm, (size_t)rank);
 }
 
-/* The node's constants as the kernel sees them; x has a shape only. */
+/* Plans from constants, as the kernel does from its inputs; of x only the shape is needed. */
 static bool plan_of_types(pl_grad *c, pl_arena *arena, plan *p) {
     const pl_node *node = c->node;
     pl_tensor x = { .rank = pl_g_rank(c, node->in[0]) };
@@ -619,7 +621,7 @@ static pl_status resize_grad(pl_grad *c) {
 
 /* ---- emission: the taps become constants ---- */
 
-/* sum over d of at[d] * stride; one dim may have places of its own. */
+/* Flat position: the sum over d of at[d] * stride. Dim `own` uses the positions in `at`. */
 static pl_ref places(pl_emit *c, int rank, const int64_t *from, const int64_t *to, int own,
                      pl_ref at) {
     int64_t stride = 1;
@@ -634,7 +636,7 @@ static pl_ref places(pl_emit *c, int rank, const int64_t *from, const int64_t *t
     return sum;
 }
 
-/* One axis: the sum of its taps. */
+/* Interpolates along one axis: the sum of its taps. */
 static pl_ref emit_pass(pl_emit *c, pl_arena *arena, const plan *p, int axis, pl_ref x,
                         int64_t *dims, pl_dtype wide) {
     const pl_taps *t = &p->taps[axis];
@@ -658,7 +660,8 @@ static pl_ref emit_pass(pl_emit *c, pl_arena *arena, const plan *p, int axis, pl
         for (int64_t j = 0; j < n_out; j++)
             numbers[j] = t->w[j * t->n + k];
         const pl_ref w = pl_emit_along(c, pl_emit_numbers(c, wide, numbers, n_out), p->rank, axis);
-        /* Of many rows the kernel leaves out those of weight 0, whatever they hold. */
+        /* With more than two taps the kernel skips rows of weight 0, so that their NaN does not
+         * spread. */
         const bool skips = k > 0 && t->n > 2 && inner > 1;
         v = pl_emit_map2(c, wide, skips ? "$0 == 0 ? 0 : $0 * $1" : "$0 * $1", w, v);
         sum = sum < 0 ? v : pl_emit_map2(c, wide, "$0 + $1", sum, v);
@@ -677,7 +680,7 @@ static pl_ref emit_outside(pl_emit *c, pl_arena *arena, const plan *p, pl_ref y)
         for (int64_t j = 0; j < n; j++)
             flags[j] = p->taps[d].outside[j];
         const pl_ref out = pl_emit_along(c, pl_emit_numbers(c, PL_U8, flags, n), p->rank, d);
-        /* As a tensor: it becomes an integer as in the kernel, whatever the number. */
+        /* As a tensor, so that it is converted to an integer as in the kernel. */
         const pl_ref value = pl_emit_scalar(c, pl_emit_numbers(c, dtype, &beyond, 1));
         y = pl_emit_map3(c, dtype, "$1 ? $2 : $0", y, out, value);
     }

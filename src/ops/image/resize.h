@@ -37,7 +37,7 @@ typedef struct pl_resize { /* the attributes */
     double cubic_a, extrapolation;
     char policy; /* 's'tretch, 'l': not_larger, 'm': not_smaller */
     int n_axes;
-    int axes[PL_RANK_MAX]; /* what element k of sizes, scales and roi is about */
+    int axes[PL_RANK_MAX]; /* the axis that element k of sizes, scales and roi refers to */
 } pl_resize;
 
 typedef struct pl_resize_axis {
@@ -56,13 +56,14 @@ const char *pl_resize_by_sizes(const pl_resize *r, const int64_t *sizes, size_t 
 const char *pl_resize_set_roi(const pl_resize *r, const pl_tensor *roi, int rank,
                               pl_resize_axis *axes);
 
-/* Output j of an axis is the sum of w[j * n + t] * input at[j * n + t]; `at` is inside. */
+/* Output j of an axis is the sum over t of w[j * n + t] * input[at[j * n + t]]; every `at` is in
+ * range. */
 typedef struct pl_taps {
     int n;
     int64_t *at;
     double *w;     /* NULL: nearest */
-    bool *outside; /* per output: takes the extrapolation value; NULL = none does */
-    bool identity; /* every output is the input of the same number */
+    bool *outside; /* per output: takes the extrapolation value; NULL = none */
+    bool identity; /* output j is input j */
 } pl_taps;
 /* False when out of memory. */
 bool pl_resize_taps(pl_eval *c, const pl_resize *r, const pl_resize_axis *a, pl_taps *out);

@@ -53,7 +53,7 @@ const char *pl_resize_read(const pl_node *node, int rank, pl_resize *out) {
     if (wrong != NULL) return wrong;
     if (!choose(node, "mode", MODES, 4, &at)) return "mode is not nearest, linear or cubic";
     out->mode = at == 3 ? PL_RESIZE_LINEAR : (pl_resize_mode)at;
-    if (node->def->since < 11) return NULL; /* Upsample and Resize-10 have no more */
+    if (node->def->since < 11) return NULL; /* Upsample and Resize-10 have no further attributes */
     if (!choose(node, "coordinate_transformation_mode", COORDINATES, 7, &at)) {
         return "unknown coordinate_transformation_mode";
     }
@@ -74,8 +74,7 @@ const char *pl_resize_read(const pl_node *node, int rank, pl_resize *out) {
 
 /* ---- sizes ---- */
 
-/* Resize-19: floor(n_in * scale). In float, as scales are and as everyone does it: 10 * 0.7f is 7.
- */
+/* Resize-19: floor(n_in * scale). In float, like the scales and other runtimes: 10 * 0.7f is 7. */
 const char *pl_resize_by_scales(const pl_resize *r, const double *scales, size_t n,
                                 pl_resize_axis *axes) {
     if (n != (size_t)r->n_axes) return "expected one scale per axis";
@@ -87,7 +86,7 @@ const char *pl_resize_by_scales(const pl_resize *r, const double *scales, size_t
         if (size > 9.0e18f) return "an output dim does not fit in 63 bits";
         a->scale = (double)scale;
         a->n_out = (int64_t)size;
-        if (scale == 1.0f) a->n_out = a->n_in; /* also where float cannot tell */
+        if (scale == 1.0f) a->n_out = a->n_in; /* also where n_in is not exact in float */
     }
     return NULL;
 }
@@ -136,7 +135,7 @@ const char *pl_resize_set_roi(const pl_resize *r, const pl_tensor *roi, int rank
 
 /* ---- coordinates ---- */
 
-/* Where output j lies in the input. `width` is the length of the output before it was rounded. */
+/* Input coordinate of output j. `width` is the output length before rounding. */
 static double source_of(const pl_resize *r, const pl_resize_axis *a, int64_t j) {
     const double x = (double)j, n_in = (double)a->n_in, n_out = (double)a->n_out;
     const double width = a->scale * n_in;
@@ -154,8 +153,8 @@ static double source_of(const pl_resize *r, const pl_resize_axis *a, int64_t j) 
     return a->start * (n_in - 1) + x * (a->end - a->start) * (n_in - 1) / (width - 1);
 }
 
-/* A place that is a half or a whole up to the rounding of a float scale counts as such: with a
- * scale of 1.7f, 17 comes from 10 and not from a little less. */
+/* Snaps coordinates that differ from a half or an integer only by the rounding of a float scale:
+ * with a scale of 1.7f, output 17 reads input 10 and not one slightly below it. */
 static double snap(double x) {
     const double near = rint(2 * x) / 2;
     return fabs(x - near) <= 0x1p-22 * fmax(1, fabs(x)) ? near : x;
@@ -187,7 +186,7 @@ static double cubic_weight(double x, double a) {
     return 0;
 }
 
-/* How the kernel is stretched (antialias, smaller outputs) and how far it then reaches. */
+/* Stretch of the kernel (antialias, smaller outputs) and its reach in input cells. */
 static double kernel_scale(const pl_resize *r, const pl_resize_axis *a) {
     return r->antialias && a->scale < 1 ? a->scale : 1;
 }
@@ -224,7 +223,7 @@ bool pl_resize_taps(pl_eval *c, const pl_resize *r, const pl_resize_axis *a, pl_
     *out = (pl_taps){ .n = 1, .identity = true };
     const bool shifts = crop || r->coordinates == PL_RESIZE_HALF_PIXEL_FOR_NN;
     if (!shifts && a->n_in == a->n_out && a->scale == 1) return true;
-    /* No reach beyond the axis counts: outside there is the edge, and that is clamped to. */
+    /* Taps beyond the axis are clamped to the edge; the limit only keeps 2 * reach in range. */
     if (!nearest) out->n = (int)(2 * pl_i64_min(kernel_reach(r, a), 1 << 28));
     const size_t n = (size_t)out->n, n_out = (size_t)a->n_out;
     size_t total = 0;

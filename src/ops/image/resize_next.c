@@ -1,4 +1,4 @@
-/* How Upsample-7 becomes Upsample-9: its scales become an input. */
+/* Upgrades Upsample-7 to Upsample-9: the scales become an input. */
 #include <string.h>
 
 #include "ops/image/resize_rules.h"

@@ -1,4 +1,4 @@
-/* Rules that the rows of resize.c name and that stand in the files beside it. */
+/* Rules named in the rows of resize.c and defined in the files beside it. */
 #ifndef PL_RESIZE_RULES_H
 #define PL_RESIZE_RULES_H
 

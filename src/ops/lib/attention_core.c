@@ -1,4 +1,4 @@
-/* Scaled dot-product attention: cutting the work into blocks, and the buffers around it. */
+/* Scaled dot-product attention: splits the work into blocks and manages their buffers. */
 #include "ops/lib/attention_core.h"
 
 #include <math.h>
@@ -80,7 +80,7 @@ typedef struct attention_job {
     atomic_int status;
 } attention_job;
 
-/* Keys that no query of the block sees are left out, unless their scores are wanted. */
+/* Leaves out keys that no query of the block sees, unless the scores are an output. */
 static void trim_keys(attention_block *k) {
     const pl_attention *a = k->a;
     k->key0 = 0;
@@ -110,7 +110,7 @@ static void run_blocks(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-/* Nothing to write: then the other sizes may be absurd. */
+/* Nothing to write. The other sizes are then unchecked and may be huge. */
 static bool is_empty(const pl_attention *a) {
     const int64_t cols = pl_i64_max(a->v_size, a->stage == PL_SCORES_NONE ? 0 : a->kv_len);
     return a->batch == 0 || a->q_heads == 0 || a->q_len == 0 || cols == 0;
@@ -159,7 +159,7 @@ void pl_attention_out_done(pl_eval *c, int i, bool wide, const void *data) {
     }
 }
 
-/* Of an empty tensor the other dims may be absurd: wrap, since nothing will be read. */
+/* Wraps on overflow: other dims of an empty tensor may be huge, and nothing is read then. */
 static int64_t times(int64_t a, int64_t b) {
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }

@@ -1,20 +1,20 @@
-/* Scaled dot-product attention on plain buffers: what every attention operator ends in.
+/* Scaled dot-product attention on plain buffers, shared by all attention operators.
  *
  * Scores are scale * Q K' per head; then softcap, bias, softmax over the keys that a query may see,
- * and the product with V. Work is cut into (batch, head, block of queries), so the whole score
- * matrix never exists unless it is asked for. All buffers are float, or double when `wide`. */
+ * and the product with V. Work is split by (batch, head, block of queries), so the whole score
+ * matrix never exists unless it is an output. All buffers are float, or double when `wide`. */
 #ifndef PL_ATTENTION_CORE_H
 #define PL_ATTENTION_CORE_H
 
 #include "ops/eval.h"
 
-/* A [batch, head, row, n] matrix stack somewhere: distances in elements, the last axis dense. */
+/* A stack of matrices [batch, head, row, n]: strides in elements; the last axis is contiguous. */
 typedef struct pl_heads {
     const void *data;
     int64_t offset, batch, head, row;
 } pl_heads;
 
-/* Which values of the score matrix the caller wants to see. */
+/* Stage of the score matrix that the caller wants as an output. */
 typedef enum pl_scores_stage {
     PL_SCORES_NONE = 0,
     PL_SCORES_SCALED, /* scale * Q K' */
@@ -32,17 +32,17 @@ typedef struct pl_attention {
     /* Added to the scores: strides 0 where broadcast; bias_col is 0 or 1. data NULL = none. */
     pl_heads bias;
     int64_t bias_col;
-    /* A query whose bias is -inf for all keys gives zeros, as ONNX Attention-24 wants, else NaN. */
+    /* A query whose bias is -inf for all keys gives zeros (ONNX Attention-24), otherwise NaN. */
 
     /* Query i of batch b sees the keys [first, end): end = min(visible[b], i + shift[b] + 1), the
-     * second only when causal, and not for the last query when that is free; first = end - window
+     * second term only when causal, and not for the last query if last_free; first = end - window
      * when window > 0. NULL arrays: kv_len and 0. */
     const int64_t *visible, *shift;
     bool causal, last_free;
     int64_t window;
 
-    const void *sink; /* one more logit per query head that takes its share of the softmax; NULL */
-    pl_dtype softmax_dtype; /* F16, BF16: scores are rounded to it before, probabilities after */
+    const void *sink;       /* attention sink: one extra logit per query head; NULL = none */
+    pl_dtype softmax_dtype; /* F16, BF16: rounds scores and probabilities to it */
 
     /* Out: y has strides like q; scores is dense [batch, q_heads, q_len, kv_len]. */
     void *y;
@@ -61,8 +61,8 @@ static inline size_t pl_attention_size(bool wide) {
 }
 /* Input i in that type; NULL when out of memory or left out. */
 const void *pl_attention_in(pl_eval *c, int i, bool wide);
-/* Where to compute output i of these four dims: the tensor itself, or scratch for
- * pl_attention_out_done to round. Outputs that are not requested get scratch as well. NULL when out
+/* Buffer to compute output i of these four dims in: the tensor itself, or scratch that
+ * pl_attention_out_done rounds. Outputs that are not requested get scratch as well. NULL when out
  * of memory or too large. */
 void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t d0, int64_t d1, int64_t d2,
                        int64_t d3);
@@ -79,7 +79,7 @@ typedef struct pl_cache {
     const void *past;
     int64_t past_capacity;
     const int64_t *past_len;
-    bool keep_past; /* what lies behind the new rows is the past's, not zeros */
+    bool keep_past; /* rows after the new ones are kept from the past, not zeroed */
     pl_heads fresh;
 } pl_cache;
 void pl_cache_fill(const pl_cache *c, bool wide, void *to);
@@ -87,7 +87,7 @@ void pl_cache_fill(const pl_cache *c, bool wide, void *to);
 /* ---- rotary embedding ---- */
 typedef struct pl_rotary {
     bool wide, interleaved;
-    int64_t batch, heads, len, size, dim; /* dim <= size elements of each head are turned */
+    int64_t batch, heads, len, size, dim; /* dim <= size: elements of each head to rotate */
     const void *cos, *sin;                /* rows of `cache_cols` (>= dim / 2) */
     int64_t cache_cols;
     const int64_t *rows; /* batch * len: row of the cache for each position */

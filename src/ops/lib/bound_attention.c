@@ -1,7 +1,7 @@
-/* Attention: a score is off by the rounding of its dot product, of which Cauchy and Schwarz bound
- * the sum of absolute terms by norms of heads; that shifts a probability by at most twice as much,
- * relatively; the result is an average of the values, so of the average of their absolute values.
- */
+/* Error bound of attention. The error of a score is the rounding of its dot product; by
+ * Cauchy-Schwarz the sum of the absolute terms is at most the product of the norms of the two
+ * heads. It changes a probability by at most twice as much, relatively. The result is a weighted
+ * average of the values, so its error is relative to the average of their absolute values. */
 #include "ops/lib/bound_attention.h"
 
 #include <math.h>
@@ -9,19 +9,19 @@
 #include "ops/lib/bound_nn.h"
 
 typedef struct heads_norm {
-    double x; /* largest norm of a head */
-    double e; /* largest error of an element: errors add in quadrature */
+    double x; /* largest norm of any head */
+    double e; /* largest error of an element; errors add in quadrature */
 } heads_norm;
 
 typedef struct attention_stats {
     heads_norm q, k;
-    double v, ev;     /* largest value, and error of one */
-    double local;     /* relative error that bias and turning add to an element */
-    double seen_bias; /* largest |bias| of keys that count, with its error */
+    double v, ev;     /* largest value, and largest error of one */
+    double local;     /* relative error that bias and rotation add to an element */
+    double seen_bias; /* largest |bias| among visible keys; e_bias: its error */
     double e_bias;
-    double length;                /* keys */
-    const double *row_q, *row_eq; /* norm of each head of q, in its order; NULL = use q */
-    const double *row_bias; /* size of the scores of rows that see hidden keys only; or NULL */
+    double length;                /* number of keys */
+    const double *row_q, *row_eq; /* norm and error of each head of q, in order; NULL = use q */
+    const double *row_bias;       /* |score| of rows whose keys are all hidden; NULL = none */
 } attention_stats;
 
 static double norm(const double *x, int64_t n) {
@@ -65,7 +65,7 @@ static void projected_stats(const pl_b_attention *a, attention_stats *s) {
     s->ev = fmax(s->ev, a->projection_error);
 }
 
-/* Keys with a bias far below zero do not count, unless no other is there (row_biases). */
+/* Keys with a bias far below zero do not count, unless a row has no others (row_biases). */
 static void bias_stats(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *t = a->score_bias < 0 ? NULL : pl_b_in(c, a->score_bias);
     if (t == NULL || !pl_dtype_is_float(c->in_native[a->score_bias])) return;
@@ -75,15 +75,15 @@ static void bias_stats(pl_bound *c, const pl_b_attention *a, attention_stats *s)
     s->e_bias = pl_b_worst(pl_b_e(c, a->score_bias), t->n_elements);
 }
 
-/* One row of scores: what is added to its keys. */
+/* One row of scores: the bias and mask that apply to its keys. */
 typedef struct score_row {
     const pl_tensor *bias, *mask; /* NULL = none */
     const double *px, *pm;
     double filter;
-    int64_t keys, shift; /* keys up to the query's number and shift are seen */
+    int64_t keys, shift; /* keys up to query index + shift are visible */
 } score_row;
 
-/* The most that is added to a key that batch b, head h and query i see. */
+/* The largest bias of the keys that query i of head h and batch b sees. */
 static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) {
     const int64_t at[3] = { b, h, i };
     int64_t row = 0;
@@ -102,7 +102,7 @@ static double largest_bias(const score_row *r, int64_t b, int64_t h, int64_t i) 
     return most;
 }
 
-/* Rows in which every key has a bias far below zero: their scores are rounded at its size. */
+/* For rows in which every key has a bias far below zero: scores are rounded at that magnitude. */
 static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *y = pl_b_out(c, 0), *t = a->score_bias < 0 ? NULL : pl_b_in(c, a->score_bias);
     score_row r = { .mask = a->mask > 0 ? pl_b_in(c, a->mask) : NULL, .filter = a->filter };
@@ -110,7 +110,7 @@ static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stat
     if (y == NULL || y->n_elements == 0 || a->v_size == 0 || y->rank < 3) return PL_OK;
     if (t != NULL && pl_dtype_is_float(c->in_native[a->score_bias]) && t->rank <= 4 && t->rank > 0)
         r.bias = t;
-    const int flags = r.mask == NULL ? 0 : r.mask->rank; /* 1: lengths; all else is left out */
+    const int flags = r.mask == NULL ? 0 : r.mask->rank; /* 1: lengths, 2: flags, else ignored */
     if (flags > 2 || (flags > 0 && r.mask->dims[0] != y->dims[0])) r.mask = NULL;
     r.keys = r.bias != NULL ? r.bias->dims[r.bias->rank - 1] : flags == 2 ? r.mask->dims[1] : 1;
     if (r.mask != NULL && flags == 2 && r.mask->dims[1] != r.keys) r.mask = NULL;
@@ -134,7 +134,7 @@ static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stat
     return PL_OK;
 }
 
-/* Norms of the heads of q one by one, where they lie as the output's do. */
+/* Norms of single heads of q, if q and the output have the same layout. */
 static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *q = pl_b_in(c, a->q), *y = pl_b_out(c, 0);
     const bool alone = a->projected == NULL && a->k >= 0 && pl_b_in(c, a->k) != NULL;
@@ -191,7 +191,7 @@ static pl_status stats_of(pl_bound *c, const pl_b_attention *a, attention_stats 
     return row_norms(c, a, s);
 }
 
-/* What a score is off by, for a query of this norm and error. */
+/* Error of a score for a query of this norm and error. */
 static double score_error(const pl_bound *c, const pl_b_attention *a, const attention_stats *s,
                           double q, double eq) {
     const double largest = fabs(a->scale) * q * s->k.x;
@@ -203,14 +203,14 @@ static double score_error(const pl_bound *c, const pl_b_attention *a, const atte
 /* Relative error of probabilities and of their average. */
 static double average_error(const pl_bound *c, const attention_stats *s, double score) {
     const double own = c->u_acc * (pl_b_chain(s->length) + 6 + log(fmax(s->length, 1))) + 2 * c->u;
-    /* Most of what counts lies within a few units of the largest score. */
+    /* Keys that matter are within a few units of the largest score. */
     const double maths = pl_b_maths(c, PL_MATHS_EXP, 8, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1);
     return fmin(2 * score, 2) + own + maths + s->local;
 }
 
 /* ---- the average of |v|, and of its errors ---- */
 
-/* Values (x[i] := |v| or E of it) where they stand alone; else false. */
+/* x[i] := |input i| or its error bound; leaves x[i] NULL when the input is left out. */
 static pl_status put_values(pl_bound *c, int i, bool errors, pl_tensor **x) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return PL_OK;
@@ -269,7 +269,7 @@ static pl_status bound_y(pl_bound *c, const pl_b_attention *a, const attention_s
     return st;
 }
 
-/* Keys and values that are kept: what was put in, and what bias and turning round. */
+/* Bounds of the key and value caches: inherited errors plus the rounding of bias and rotation. */
 static pl_status bound_kept(pl_bound *c, const pl_b_attention *a, const attention_stats *s, int i) {
     const pl_tensor *y = pl_b_out(c, i);
     const double *py = pl_b_y(c, i);
@@ -314,7 +314,7 @@ pl_status pl_b_attention_rule(pl_bound *c, const pl_b_attention *a) {
     return c->n_out > 3 ? bound_scores(c, a, &s) : PL_OK;
 }
 
-/* ---- turning ---- */
+/* ---- rotary embeddings ---- */
 
 /* x[i] := sign * |input i|, or of its error. A sign of 0 gives zeros. */
 static pl_status put_signed(pl_bound *c, int i, bool error, double sign, pl_tensor **x) {
@@ -327,8 +327,9 @@ static pl_status put_signed(pl_bound *c, int i, bool error, double sign, pl_tens
     return PL_OK;
 }
 
-/* The larger of two runs, with the sines of either sign: |x1 c| + |x2 s| for both of a pair. What
- * is not turned (a run without cosines tells) has no part in the errors of the caches. */
+/* |x1 c| + |x2 s| for both elements of a pair: the larger of two runs, one for each sign of the
+ * sines. For errors of the caches a third run without cosines finds elements that are not rotated,
+ * which they do not affect. */
 static pl_status turn(pl_bound *c, int x, int cos, int sin, unsigned errors, double factor,
                       double *e) {
     pl_tensor **in = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(pl_tensor *));

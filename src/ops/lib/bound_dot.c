@@ -1,5 +1,5 @@
-/* The bound of dot products: S through the node's own kernel in float, quadrature for what comes
- * in. */
+/* Bound of dot products. The sum of absolute terms comes from the node's own kernel in float;
+ * inherited errors add in quadrature. */
 #include <math.h>
 
 #include "ops/lib/bound_nn.h"
@@ -115,8 +115,7 @@ double pl_b_sum_error(double k, double s, double y) {
     return fmin(sqrt(STEADY * s * STEADY * s + drift * drift) + y, (k + 1) * s);
 }
 
-/* What the sum itself rounds, into e. Sums that leave the range of float are done again in double.
- */
+/* Adds the rounding of the sum itself to e. Sums that overflow float are repeated in double. */
 static pl_status add_local(dot_run *r, double *e) {
     const pl_tensor *y = pl_b_out(r->c, 0);
     const double *py = pl_b_y(r->c, 0);
@@ -144,8 +143,8 @@ static pl_status add_local(dot_run *r, double *e) {
 /* ---- what comes in ---- */
 
 typedef struct scales {
-    double factor[PL_RANK_MAX]; /* largest magnitude of each factor, error included */
-    double error;               /* largest error of all */
+    double factor[PL_RANK_MAX]; /* largest magnitude of each factor, including its error */
+    double error;               /* largest error of any input */
 } scales;
 
 static pl_status measure(dot_run *r, scales *s) {
@@ -158,7 +157,7 @@ static pl_status measure(dot_run *r, scales *s) {
         const double *x = pl_b_x(c, i), *e = pl_b_e(c, i);
         const int64_t n = pl_b_in(c, i)->n_elements;
         if (x == NULL) return pl_fail_memory(c->err, 1);
-        double most = pl_b_peak(e, n); /* unlimited ones go through the sum as they are */
+        double most = pl_b_peak(e, n); /* unlimited errors pass through the sum unscaled */
         if (most == 0 && pl_b_worst(e, n) > 0) most = 1;
         s->error = fmax(s->error, most);
         if (k < d->n_factors) s->factor[k] = pl_b_peak(x, n) + most;
@@ -166,8 +165,8 @@ static pl_status measure(dot_run *r, scales *s) {
     return PL_OK;
 }
 
-/* Adds one factor's part, (E of it)^2 times the squares of the others, to sum. which < 0: only the
- * bias. */
+/* Adds the contribution of one factor to sum: its squared errors times the squares of the others.
+ * which < 0: the bias only. */
 static pl_status add_squares(dot_run *r, const scales *s, int which, bool with_bias, double *sum) {
     const pl_b_dot *d = r->dot;
     pl_status st = PL_OK;
@@ -185,7 +184,7 @@ static pl_status add_squares(dot_run *r, const scales *s, int which, bool with_b
                             : put_square(r, d->factor[k], false, scale, 1);
         }
     }
-    /* The kernel gives alpha * sum + beta * bias; wanted are alpha^2 and beta^2. */
+    /* The kernel computes alpha * sum + beta * bias; squared errors need alpha^2 and beta^2. */
     const double alpha = d->alpha == 0 ? 1 : d->alpha;
     if (st == PL_OK && has_bias(r)) {
         st = with_bias ? put_square(r, d->bias, true, unit, d->beta / alpha) : put_zero(r, d->bias);

@@ -1,4 +1,4 @@
-/* The bound of rows that are normalised (blame.md section 2, LayerNorm). */
+/* Bound of normalised rows (docs/blame.md, LayerNorm). */
 #include <math.h>
 
 #include "ops/lib/bound_nn.h"
@@ -12,7 +12,7 @@ pl_status pl_b_spread(pl_bound *c, const pl_tensor *t, const double *data, const
         *out = data;
         return PL_OK;
     }
-    /* Dims of 1 in front of the rank of `like` fall away. */
+    /* Surplus leading dims of 1 are dropped. */
     for (int d = t->rank - 1; d >= 0; d--) {
         const int to = d + like->rank - t->rank;
         const bool fits =
@@ -74,15 +74,15 @@ static row_stats stats_of(const pl_b_norm *n, const double *x, const double *ex)
     return s;
 }
 
-/* What x - mean may be off by. Without a mean nothing is taken off. */
+/* Error of x - mean; rms subtracts no mean. */
 static double centre_error(const norm_job *j, const row_stats *s, double x, double ex) {
     if (j->norm->rms) return ex;
     return j->u * (fabs(x) + j->chain * s->abs_mean) + ex + s->e_mean;
 }
 
-/* Of the sum of squares. A formula of one pass, mean of squares less square of the mean, loses what
- * the mean takes away. That is how many runtimes do it and no fault, as long as it leaves
- * something: beyond ONE_PASS_MAX of the variance it is not another rounding but another answer. */
+/* Error of the variance. Many runtimes compute it in one pass as mean of squares - square of the
+ * mean, which cancels when the mean is large. That is accepted while enough digits remain: above
+ * ONE_PASS_MAX of the variance the result is wrong, not rounded. */
 #define ONE_PASS_MAX 0x1p-7
 static double variance_error(const norm_job *j, const row_stats *s) {
     const double own = j->u * j->chain;

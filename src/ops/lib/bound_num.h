@@ -1,5 +1,5 @@
-/* Numbers that carry their error bound: a formula of several roundings, written once with these,
- * bounds itself. u is the unit roundoff of what it is computed in. */
+/* Numbers that carry their error bound: a formula written with these computes its own bound. u is
+ * the unit roundoff of the arithmetic. */
 #ifndef PL_BOUND_NUM_H
 #define PL_BOUND_NUM_H
 

@@ -1,4 +1,4 @@
-/* Operators spelt in others: a graph in ONNX text, run in fp64 with the bounds of its operators. */
+/* Operators expanded into simpler ones: a graph in ONNX text, run in fp64 with bounds. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static bool step_init(step *s, pl_arena *arena, const pl_node *node) {
            s->e_out != NULL && s->out_native != NULL;
 }
 
-/* Constants of the text are of the type of the operator, whatever the text says. */
+/* Float constants in the text have the type of the operator. */
 static pl_status load(const pl_b_program *p, const pl_value *value, pl_dtype own, step *s,
                       uint32_t i, pl_err *err) {
     const pl_b_term *t = &p->terms[value->id];
@@ -204,7 +204,7 @@ pl_status pl_b_term_of_input(pl_bound *c, int i, pl_b_term *out) {
 
 /* ---- a whole node ---- */
 
-/* The number in a name such as i3 or o0; -1 when it is none. */
+/* The number in a name such as i3 or o0; -1 when there is none. */
 static int number_of(const pl_value *value, char letter) {
     int n = -1, end = 0;
     if (value->name[0] != letter) return -1;

@@ -11,12 +11,11 @@ typedef struct bound_job {
     bool log;
 } bound_job;
 
-/* Of one row: D = u(2 + |x - max|) + e is the error of an exponent's argument and of exp; the
- * denominator has the mean of all D (what came in adds up, roundings add in quadrature) and the
- * rounding of its own sum, which a few accumulators share: u sqrt(n) / 16. (Without it a float sum
- * over 6625 classes was near the limit.) The element's own exp and the division: u(1.5 + |x -
- * max|).
- */
+/* Relative error of the denominator of one row. Each term errs by D = u(2 + |x - max|) + e, from
+ * the argument of exp and exp itself, weighted by its probability: inherited errors e add up,
+ * roundings add in quadrature. The sum itself adds u sqrt(n) / 16, because runtimes use several
+ * accumulators (without that term a float sum over 6625 classes was near the limit). The element's
+ * own exp and the division are added in bound_row: u(1.5 + |x - max|). */
 static double shared_error(const bound_job *j, int64_t from, double max) {
     const int64_t n = j->view.n, step = j->view.inner;
     const double u = j->c->u_acc;
@@ -54,7 +53,7 @@ static void bound_row(const bound_job *j, int64_t from) {
             j->out[at] = isfinite(y) ? all + pl_b_round(j->c, y) : 0;
         } else {
             const double grown = all < 40 ? expm1(all) : HUGE_VAL;
-            /* What is 0 here may be more when its x may come near the largest one. */
+            /* y underflowed to 0: its x may be close enough to the maximum to give more. */
             const double least = isfinite(j->x[at]) ? fmin(exp(all - far), 1) : 0;
             j->out[at] = y > 0 ? fmin(y * grown, 1) + pl_b_stored(j->c, y) : least;
         }

@@ -1,4 +1,4 @@
-/* Conversions around f32 kernels, and what a node keeps of a constant weight. */
+/* Conversions around f32 kernels, and state that a node keeps for a constant weight. */
 #include "ops/lib/compute.h"
 
 #include "base/alloc.h"
@@ -49,7 +49,7 @@ pl_kept *pl_kept_of(pl_eval *c, int i) {
     }
     if (*c->state == NULL) {
         *c->state = pl_calloc(1, sizeof(pl_kept));
-        if (*c->state == NULL) return NULL; /* works without */
+        if (*c->state == NULL) return NULL; /* kept state is optional */
         *c->state_free = kept_free;
     }
     return *c->state;

@@ -1,5 +1,5 @@
-/* Float operands of matrix products and convolutions: low precision is raised to f32, computed, and
- * rounded once; what is derived from constant weights is kept between runs. */
+/* Float operands of matrix products and convolutions: low precision is converted to f32, computed,
+ * and rounded once. Data derived from constant weights is kept between runs. */
 #ifndef PL_COMPUTE_H
 #define PL_COMPUTE_H
 
@@ -27,12 +27,12 @@ static inline pl_conv_state **pl_kept_conv(pl_kept *kept) {
 /* Input i as f32; a conversion is made in `kept`, or in scratch when that is NULL. NULL when out of
  * memory. */
 const pl_f32 *pl_compute_in_f32(pl_eval *c, int i, pl_kept *kept);
-/* Where to compute an output of a float type in f32: its own data when it is F32, else scratch. */
+/* Buffer to compute a float output in as f32: its own data if it is F32, else scratch. */
 pl_f32 *pl_compute_out_f32(pl_eval *c, pl_tensor *y);
-/* Rounds what pl_compute_out_f32 gave into y; nothing to do when y is F32. */
+/* Rounds the buffer of pl_compute_out_f32 into y; nothing to do when y is F32. */
 void pl_compute_store(pl_eval *c, pl_tensor *y, const pl_f32 *from);
 
-/* Blocks of conversions over the pool. */
+/* Converts blocks in parallel. */
 void pl_compute_load_f32(pl_pool *pool, pl_dtype dtype, const void *from, float *to, int64_t n);
 void pl_compute_store_f32(pl_pool *pool, pl_dtype dtype, const float *from, void *to, int64_t n);
 

@@ -1,4 +1,4 @@
-/* Contents of small integer tensors, and what shape rules compute with them. */
+/* Contents of small integer tensors, and arithmetic on them for shape rules. */
 #include "ops/lib/content.h"
 
 #include "base/size.h"

@@ -5,7 +5,7 @@
 
 #include "ops/infer.h"
 
-enum { PL_CONTENT_MAX = 64 }; /* longer tensors are no shapes */
+enum { PL_CONTENT_MAX = 64 }; /* longer tensors are not shapes */
 
 /* Content of input i, or NULL when nothing is known (or it is left out, not integer, too long). */
 const pl_content *pl_content_of(pl_infer *c, int i);
@@ -16,18 +16,18 @@ pl_status pl_content_set(pl_infer *c, int output, int rank, size_t n, const pl_d
  */
 pl_status pl_content_pass(pl_infer *c, int rank);
 
-/* Product of dims begin..end-1: known, a symbol that stands alone, or unknown. Overflow is an
- * error. */
+/* Product of dims begin..end-1: known, a symbol if it is the only factor, or unknown. Overflow is
+ * an error. */
 pl_status pl_dims_multiply(const pl_infer *c, const pl_dim *dims, int begin, int end, pl_dim *out);
-/* Axes of a node, wherever its version puts them. */
+/* Axes of a node, from the attribute or the input of its version. */
 typedef struct pl_axes {
-    bool present; /* the attribute or the input is there */
+    bool present; /* the attribute or input is given */
     bool known;   /* false: an input whose content is not known */
     size_t n;
     int axis[PL_RANK_MAX]; /* non-negative, in the order given */
 } pl_axes;
-/* From the attribute `attr` (NULL: there is none), else from input i (-1: there is none). Out of
- * range is an error; a second time is one when `unique`, else it is dropped. */
+/* Read from attribute `attr` (NULL: none), else from input i (-1: none). An axis out of range is an
+ * error; a repeated one is an error if `unique`, else it is dropped. */
 pl_status pl_axes_read(pl_infer *c, const char *attr, int i, int rank, bool unique, pl_axes *out);
 
 /* The dtype that an attribute of type INT names, as this run uses it; `otherwise` when absent. */

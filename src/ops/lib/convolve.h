@@ -11,18 +11,17 @@
 
 /* Output 0 of a convolution of input x with weights w: dtype and shape. */
 pl_status pl_conv_infer_shape(pl_infer *c, int x, int w, pl_dtype dtype);
-/* Bias input i has one value for each output channel (dim `axis` of w, times `times`). */
+/* Bias input i must have one value for each output channel. */
 pl_status pl_conv_check_bias(const pl_infer *c, int i, pl_dim channels);
 
-/* On real tensors: windows placed over x. */
+/* Places the windows over a real tensor x. */
 pl_status pl_conv_window(const pl_eval *c, const pl_tensor *x, const pl_tensor *w, pl_window *out);
 /* For the kernels; 1 to 3 spatial dims. */
 pl_conv_shape pl_conv_shape_of(const pl_eval *c, const pl_window *win, const pl_tensor *x,
                                int64_t c_out, int64_t groups);
 
-/* Any number of spatial dims, direct loops in double; bias may be NULL. x and w hold what is to be
- * multiplied (zero points taken off). The other reading (pl_eval.otherwise) leaves padding out of
- * the sum where it is zeros else. */
+/* Any number of spatial dims, direct loops in double; bias may be NULL. Zero points are already
+ * subtracted from x and w. pl_eval.otherwise skips padding instead of reading zeros. */
 pl_status pl_conv_any(pl_eval *c, const pl_window *win, const pl_tensor *xt, int64_t c_out,
                       int64_t groups, const pl_f64 *x, const pl_f64 *w, const pl_f64 *bias,
                       pl_f64 *y);
@@ -30,8 +29,8 @@ pl_status pl_conv_transpose_any(pl_eval *c, const pl_window *win, const pl_tenso
                                 int64_t c_out, int64_t groups, const pl_f64 *x, const pl_f64 *w,
                                 const pl_f64 *bias, pl_f64 *y);
 
-/* For emission: the window of a convolution of input 0 by the weights, input w; NULL, or what is
- * wrong. */
+/* For emission: the window of a convolution of input 0 with weights in input w. Returns NULL, or
+ * what is wrong. */
 const char *pl_emit_conv_shape(pl_emit *c, int w, pl_conv_shape *out);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* ---- shape rule ---- */
 
-/* kernel_shape must agree with the weights; either may be the only one that is known. */
+/* kernel_shape must agree with the weights; only one of them may be known. */
 static pl_status kernel_of(const pl_infer *c, int w, pl_window *win) {
     const bool given = win->has_kernel;
     const int rank = pl_infer_rank(c, w);
@@ -118,7 +118,7 @@ typedef struct any_job {
     int64_t c_in, c_out, groups, n_in, n_out, n_taps;
     const pl_f64 *x, *w, *bias;
     pl_f64 *y;
-    bool skips; /* padding is left out, else it is zeros */
+    bool skips; /* padding is skipped, not read as zeros */
 } any_job;
 
 static any_job job_of(const pl_window *win, const pl_tensor *xt, int64_t c_out, int64_t groups,
@@ -173,8 +173,8 @@ pl_status pl_conv_any(pl_eval *c, const pl_window *win, const pl_tensor *xt, int
     return PL_OK;
 }
 
-/* Input cell i adds to output i * stride - pad + tap * dilation: win has the roles of the forward
- * convolution from y to x, so that its cells are those of x. */
+/* Input cell i adds to output i * stride - pad + tap * dilation. `win` is that of the forward
+ * convolution from y to x, so its cells are those of x. */
 static void transpose_planes(void *ctx, int64_t begin, int64_t end) {
     const any_job *j = ctx;
     const int64_t each = j->c_in / j->groups, per_group = j->c_out / j->groups;
@@ -205,7 +205,7 @@ static void transpose_planes(void *ctx, int64_t begin, int64_t end) {
 pl_status pl_conv_transpose_any(pl_eval *c, const pl_window *win, const pl_tensor *xt,
                                 int64_t c_out, int64_t groups, const pl_f64 *x, const pl_f64 *w,
                                 const pl_f64 *bias, pl_f64 *y) {
-    /* The roles turned round: y is the input of the forward convolution. */
+    /* Input and output swapped: y is the input of the forward convolution. */
     pl_window forward = *win;
     memcpy(forward.in, win->out, sizeof(forward.in));
     memcpy(forward.out, win->in, sizeof(forward.out));

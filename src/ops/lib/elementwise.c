@@ -248,7 +248,7 @@ static void binary_block(const binary_job *j, const char *x, size_t sx, const ch
     }
 }
 
-/* One stretch of a row: straight through where the type is computed in as it is stored. */
+/* One stretch of a row, without conversion where the type computes in itself. */
 static void binary_stretch(const binary_job *j, const char *x, size_t sx, const char *y, size_t sy,
                            char *z, size_t n) {
     const pl_binary_ops *ops = j->ops;
@@ -330,7 +330,7 @@ static void copy_row(const char *from, int64_t step, char *to, int64_t n, size_t
     }
 }
 
-/* Lays out elements at..at+n of operand k, as the result's order has them. */
+/* Copies elements at..at+n of operand k, in the order of the result, to a contiguous block. */
 static void lay_out(const binary_job *j, int k, int64_t at, int64_t n, char *to) {
     const char *from = k == 0 ? j->x : j->y;
     const int64_t step = pl_broadcast_step(&j->b, k), row = j->b.n_inner;

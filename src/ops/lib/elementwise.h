@@ -9,14 +9,14 @@
 #include "kernels/vmath.h"
 #include "ops/eval.h"
 
-/* Each formula works on a block of n contiguous elements. A member that the operator has no meaning
- * for is NULL; using it is PL_E_UNSUPPORTED and names op and type. `p` is the operator's own
+/* Each formula works on a block of n contiguous elements. A member is NULL if the operator does not
+ * support the type; using it is PL_E_UNSUPPORTED and names op and type. `p` is the operator's own
  * parameters (attributes read once). x and y may be the same block. */
 typedef struct pl_unary_ops {
     void (*f32)(const void *p, const pl_f32 *x, pl_f32 *y, size_t n);
     void (*f64)(const void *p, const pl_f64 *x, pl_f64 *y, size_t n);
     void (*i64)(const void *p, const pl_i64 *x, pl_i64 *y, size_t n);
-    void (*u64)(const void *p, const pl_u64 *x, pl_u64 *y, size_t n); /* NULL: i64 serves */
+    void (*u64)(const void *p, const pl_u64 *x, pl_u64 *y, size_t n); /* NULL: use i64 */
     void (*b)(const void *p, const pl_u8 *x, pl_u8 *y, size_t n);     /* bool to bool */
     /* numeric to bool (IsNaN, IsInf): when set, output 0 is bool */
     void (*f64_b)(const void *p, const pl_f64 *x, pl_u8 *y, size_t n);
@@ -33,18 +33,18 @@ typedef struct pl_binary_ops {
     void (*i64)(const void *p, const pl_i64 *x, size_t sx, const pl_i64 *y, size_t sy, pl_i64 *z,
                 size_t n);
     void (*u64)(const void *p, const pl_u64 *x, size_t sx, const pl_u64 *y, size_t sy, pl_u64 *z,
-                size_t n); /* NULL: i64 serves */
+                size_t n); /* NULL: use i64 */
     void (*b)(const void *p, const pl_u8 *x, size_t sx, const pl_u8 *y, size_t sy, pl_u8 *z,
               size_t n); /* bool, bool to bool */
     /* comparisons: result bool */
     void (*f64_b)(const void *p, const pl_f64 *x, size_t sx, const pl_f64 *y, size_t sy, pl_u8 *z,
                   size_t n);
     void (*f32_b)(const void *p, const pl_f32 *x, size_t sx, const pl_f32 *y, size_t sy, pl_u8 *z,
-                  size_t n); /* NULL: f64_b serves */
+                  size_t n); /* NULL: use f64_b */
     void (*i64_b)(const void *p, const pl_i64 *x, size_t sx, const pl_i64 *y, size_t sy, pl_u8 *z,
                   size_t n);
     void (*u64_b)(const void *p, const pl_u64 *x, size_t sx, const pl_u64 *y, size_t sy, pl_u8 *z,
-                  size_t n); /* NULL: i64_b serves */
+                  size_t n); /* NULL: use i64_b */
 } pl_binary_ops;
 
 /* out[o] = op(in[a], in[b]) with numpy broadcasting into the shape of output o. */
@@ -119,7 +119,7 @@ typedef struct pl_broadcast {
     int64_t n_outer;                                /* rows: product of all dims but the last */
     int64_t n_inner;                                /* length of a row */
 } pl_broadcast;
-/* Shapes must be compatible with dims (the shape rule has seen to it). */
+/* Shapes must be compatible with dims (checked by the shape rule). */
 void pl_broadcast_init(pl_broadcast *b, int rank, const int64_t *dims, int n_tensors,
                        const pl_tensor *const *tensors);
 /* Element offset of row `outer` in tensor k; within the row the step is pl_broadcast_step. */

@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 
-/* "$0 / count", in double. */
 pl_ref pl_emit_divide(pl_emit *c, pl_dtype dtype, pl_ref sum, int64_t n) {
     char expr[100];
     snprintf(expr, sizeof(expr), "$0 / %a", (double)n);
@@ -16,7 +15,6 @@ static pl_ref inverse_root(pl_emit *c, pl_ref variance, double epsilon) {
     return pl_emit_map1(c, PL_F64, expr, variance);
 }
 
-/* (x - mean) * inverse, statistics in double. */
 pl_ref pl_emit_normalised(pl_emit *c, pl_emit_norm *q) {
     pl_ref y = q->x, square;
     q->mean = -1;

@@ -25,7 +25,7 @@ pl_status pl_emit_rotate(pl_emit *c, const pl_emit_rotary_sides *r) {
     pieces[0] = pl_emit_map(c, dtype, "$0 * $2 - $1 * $3", 4, args);
     pieces[1] = pl_emit_map(c, dtype, "$1 * $2 + $0 * $3", 4, args);
     if (pieces[0] < 0 || pieces[1] < 0) return pl_emit_decline(c, "too many dims");
-    if (r->interleaved) { /* pairs stand beside each other */
+    if (r->interleaved) { /* pairs are adjacent elements */
         const int64_t pair[] = { r->batch, r->heads, r->len, half, 1 };
         const int64_t joined[] = { r->batch, r->heads, r->len, r->dim };
         for (int i = 0; i < 2; i++)
@@ -42,7 +42,6 @@ pl_status pl_emit_rotate(pl_emit *c, const pl_emit_rotary_sides *r) {
     return pl_emit_out(c, 0, y);
 }
 
-/* Rows of a cache (rows, columns) at positions (batch or 1, 1, len, 1). */
 pl_ref pl_emit_cache_rows(pl_emit *c, int i, pl_ref position, int64_t half, int64_t limit) {
     char expr[160];
     const int64_t columns = pl_emit_dim(c, i, 1);

@@ -1,4 +1,5 @@
-/* Kernels that know float and double only: other float types are converted on entry and exit.
+/* For kernels with loops for float and double only: other float types are converted on entry and
+ * exit.
  *
  * F64 computes in double; F32, F16 and BF16 compute in float and are rounded once at the end. A
  * kernel picks one of the two by `is_f64` and then sees pl_f32 or pl_f64 arrays. */
@@ -16,15 +17,15 @@ static inline bool pl_floats_direct(const pl_tensor *t, bool is_f64) {
     return t->dtype == (is_f64 ? PL_F64 : PL_F32);
 }
 
-/* Where to write output i: the tensor itself, or scratch when it has another type. NULL when the
- * output is not wanted or memory ran out. */
+/* Buffer to write output i to: the tensor itself, or scratch when it has another type. NULL when
+ * the output is not wanted or memory ran out. */
 static inline void *pl_out_floats(pl_eval *c, int i, bool is_f64) {
     pl_tensor *t = pl_out(c, i);
     if (t == NULL || pl_floats_direct(t, is_f64)) return t == NULL ? NULL : t->data;
     return pl_scratch(c, (size_t)t->n_elements + 1, is_f64 ? sizeof(double) : sizeof(float));
 }
 
-/* Rounds what was written to the output's type; nothing to do when it went there directly. */
+/* Rounds the buffer to the output's type; nothing to do when it is the tensor itself. */
 static inline void pl_out_floats_done(pl_eval *c, int i, const void *from, bool is_f64) {
     pl_tensor *t = pl_out(c, i);
     if (t == NULL || from == NULL || pl_floats_direct(t, is_f64)) return;
@@ -35,14 +36,14 @@ static inline void pl_out_floats_done(pl_eval *c, int i, const void *from, bool 
     }
 }
 
-/* Rows of n elements that one unit of work takes, so that threads pay. */
+/* Rows of n elements per unit of work, enough for threads to pay off. */
 static inline int64_t pl_rows_grain(int64_t n) {
     enum { UNIT_MIN = 16 * 1024 };
     return n > 0 && n < UNIT_MIN ? UNIT_MIN / n : 1;
 }
 
-/* A shape seen as (outer, n, inner) around dims first..last-1. Not for empty tensors: the product
- * of their other dims need not fit. */
+/* A shape as (outer, n, inner) around dims first..last-1. Not for empty tensors, whose other dims
+ * may overflow the product. */
 typedef struct pl_axis_view {
     int64_t outer, n, inner;
 } pl_axis_view;

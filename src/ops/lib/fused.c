@@ -37,7 +37,7 @@ enum { UNIT = 16 * 1024 };
         pl_vmath_get()->f64.fn(y, y, n);                                                           \
     }
 
-/* A NaN stays, as in HardSigmoid. */
+/* NaN stays NaN, as in HardSigmoid. */
 static float unit_f32(float x) {
     return x < 0 ? 0 : x > 1 ? 1 : x;
 }
@@ -122,7 +122,7 @@ void pl_fused_apply_f64(pl_pool *pool, const pl_fused *f, pl_f64 *y, int64_t n) 
     if (f->f64 != NULL) pl_pool_for(pool, n, UNIT, fused_range_f64, &job);
 }
 
-/* Parameters stand in activation_params (FusedConv) or in attributes of their own (FusedGemm). */
+/* Parameters are in activation_params (FusedConv) or in attributes of their own (FusedGemm). */
 static double param_of(const pl_node *node, const pl_fused *f, size_t k) {
     size_t n = 0;
     const float *list = pl_attr_floats(node, "activation_params", &n);
@@ -179,7 +179,7 @@ const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, con
 
 pl_status pl_fused_emit(pl_emit *c, pl_ref y) {
     static const struct {
-        const char *name, *expr; /* # and @ are the two numbers */
+        const char *name, *expr; /* # and @ stand for the two parameters */
     } rows[] = {
         { "Relu", "$0 < 0 ? 0 : $0" },
         { "LeakyRelu", "$0 < 0 ? # * $0 : $0" },
@@ -228,7 +228,6 @@ pl_value *pl_fused_grad_activate(pl_grad *c, pl_value *x) {
     return pl_g_activate(c, word, params[0], params[1], x);
 }
 
-/* `op` of the first inputs with the node's attributes that it knows. */
 pl_value *pl_fused_grad_plain(pl_grad *c, const char *op, size_t n_in, const char *const *names,
                               size_t n_names) {
     pl_attr attrs[8];

@@ -8,7 +8,7 @@
 #include "ops/infer.h"
 
 typedef struct pl_fused {
-    void (*f32)(const struct pl_fused *f, pl_f32 *y, size_t n); /* NULL: nothing fused */
+    void (*f32)(const struct pl_fused *f, pl_f32 *y, size_t n); /* NULL: no activation */
     void (*f64)(const struct pl_fused *f, pl_f64 *y, size_t n);
     double a, b;
 } pl_fused;
@@ -31,8 +31,8 @@ const char *pl_fused_expand(pl_bound *c, const char *op, const char *inputs, con
 /* Output 0 = the activation of y. */
 pl_status pl_fused_emit(pl_emit *c, pl_ref y);
 
-/* For gradients: the activation of x, and `op` of the first inputs with the node's attributes that
- * it knows. */
+/* For gradients: the activation of x, and `op` applied to the first inputs with those attributes of
+ * the node that it has. */
 pl_value *pl_fused_grad_activate(pl_grad *c, pl_value *x);
 pl_value *pl_fused_grad_plain(pl_grad *c, const char *op, size_t n_in, const char *const *names,
                               size_t n_names);

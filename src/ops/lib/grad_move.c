@@ -1,4 +1,4 @@
-/* What gradients of operators that move elements share. */
+/* Shared by the gradients of operators that move elements. */
 #include "ops/lib/grad_move.h"
 
 #include "base/size.h"
@@ -7,7 +7,7 @@ pl_attr pl_g_same_int(const pl_grad *c, const char *name) {
     return PL_G_INT(name, pl_attr_int(c->node, name));
 }
 
-/* Range came with opset 11; before that the positions are a constant. */
+/* Range needs opset 11; before that the positions are a constant. */
 static pl_value *constant_positions(pl_grad *c, const pl_value *x) {
     int64_t dims[PL_RANK_MAX];
     pl_tensor *t = NULL;
@@ -39,7 +39,7 @@ pl_value *pl_g_one_hot(pl_grad *c, pl_value *indices, int64_t n, pl_dtype dtype)
     c->st = pl_tensor_new(dtype, 1, (const int64_t[]){ 2 }, &values, c->err);
     if (c->st != PL_OK) return NULL;
     pl_store_f64(dtype, (const double[]){ 0, 1 }, values->data, 2);
-    if (pl_g_opset(c) < 11) { /* negative indices do not count from the end */
+    if (pl_g_opset(c) < 11) { /* negative indices need opset 11 */
         pl_value *below = pl_g2(c, "Less", indices, pl_g_number(c, indices, 0));
         pl_value *up = pl_g_add(c, indices, pl_g_number(c, indices, (double)n));
         indices = pl_g3(c, "Where", below, up, indices);
@@ -47,8 +47,8 @@ pl_value *pl_g_one_hot(pl_grad *c, pl_value *indices, int64_t n, pl_dtype dtype)
     return pl_g3(c, "OneHot", indices, pl_g_int(c, n), pl_g_tensor_take(c, values));
 }
 
-/* Scatters that add came with opset 16: before, a product with one-hot rows, for which the sizes
- * must be known and not be large. */
+/* Scatters that add need opset 16. Before, this is a product with one-hot rows, so sizes must be
+ * known and small. */
 static pl_value *put_back_product(pl_grad *c, pl_value *x, pl_value *positions, pl_value *g) {
     static const int64_t flat[1] = { -1 }, row[2] = { 1, -1 };
     enum { LARGEST = 1 << 26 };

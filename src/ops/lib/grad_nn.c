@@ -1,4 +1,4 @@
-/* Going backwards through the expansion of an operator, and small helpers of gradient rules. */
+/* Differentiates the expansion of an operator; small helpers of gradient rules. */
 #include "ops/lib/grad_nn.h"
 
 #include <string.h>
@@ -73,7 +73,7 @@ static pl_status run_sweep(sweep *s, size_t mark, pl_value *const *y, pl_arena *
     for (size_t i = end; i-- > mark;)
         PL_TRY(visit(s, s->c->graph->nodes[i], arena));
     for (uint32_t i = 0; i < own->n_in; i++) {
-        bool again = false; /* a value that stands twice gets its whole gradient once */
+        bool again = false; /* an input given twice gets its whole gradient once */
         for (uint32_t k = 0; k < i; k++)
             again = again || own->in[k] == own->in[i];
         if (s->c->wanted[i] && !again) s->c->dx[i] = s->grad[own->in[i]->id];
@@ -167,7 +167,7 @@ pl_value *pl_g_activate(pl_grad *c, const char *name, double alpha, double beta,
     if (strcmp(name, "Elu") == 0 || strcmp(name, "LeakyRelu") == 0 ||
         strcmp(name, "ThresholdedRelu") == 0)
         return with_attrs(c, name, x, alpha, beta, 1);
-    if (strcmp(name, "Clip") == 0) /* in any opset */
+    if (strcmp(name, "Clip") == 0) /* works in any opset, unlike Clip */
         return pl_g2(c, "Min", pl_g2(c, "Max", x, pl_g_number(c, x, alpha)),
                      pl_g_number(c, x, beta));
     return pl_g1(c, name, x);
@@ -177,12 +177,12 @@ pl_value *pl_g_activate(pl_grad *c, const char *name, double alpha, double beta,
 
 typedef struct rotary {
     pl_grad *c;
-    pl_value *cos, *sin; /* broadcast onto the pairs */
+    pl_value *cos, *sin; /* broadcast to the pairs */
     int64_t half, size;
     bool interleaved;
 } rotary;
 
-/* x (a, b, c, size): the first 2 * half elements of the last axis turned. */
+/* Rotates the first 2 * half elements of the last axis of x (a, b, c, size). */
 static pl_value *turned(const rotary *r, pl_value *x) {
     pl_grad *c = r->c;
     const int64_t dim = 2 * r->half, pairs[5] = { 0, 0, 0, r->half, 2 }, axis = 4;

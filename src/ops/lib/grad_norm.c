@@ -1,9 +1,6 @@
-/* Normalisations written forward in means, roots and products, for the gradients of operators that
- * contain one. */
+/* Normalisations as means, roots and products, for gradients of operators that contain one. */
 #include "ops/lib/grad_norm.h"
 
-/* (x - mean) / sqrt(var + epsilon) over the axes. The statistics are in float at least, as in the
- * kernels: squares overflow float16 from 256 on, and epsilon may be too small for it. */
 pl_g_normed pl_g_normalise(pl_grad *c, pl_value *x, const int64_t *axes, size_t n, double epsilon,
                            bool rms) {
     pl_g_normed r = { NULL, NULL, NULL };
@@ -23,9 +20,6 @@ pl_value *pl_g_scale_shift(pl_grad *c, pl_value *x, pl_value *scale, pl_value *b
     return bias != NULL ? pl_g_add(c, x, bias) : x;
 }
 
-/* The one of the first n inputs whose type is pl_g_widest: parameters may be wider than what they
- * scale.
- */
 const pl_value *pl_g_widest(const pl_grad *c, uint32_t n) {
     const pl_value *best = c->node->in[0];
     for (uint32_t i = 1; i < n; i++) {
@@ -36,7 +30,6 @@ const pl_value *pl_g_widest(const pl_grad *c, uint32_t n) {
     return best;
 }
 
-/* Output i has the type of the statistics, which may be wider than that of x. */
 pl_value *pl_g_as_output(pl_grad *c, pl_value *x, uint32_t i) {
     if (i >= c->node->n_out || c->node->out[i] == NULL || c->dy[i] == NULL || x == NULL)
         return NULL;
@@ -47,7 +40,6 @@ static double epsilon_of(const pl_grad *c) {
     return pl_attr_float(c->node, "epsilon");
 }
 
-/* x (N, C, …) in groups of channels; scales one for each channel, or for each group. */
 pl_value *pl_g_group_norm(pl_grad *c, pl_value *x, pl_value *scale, pl_value *bias, int64_t groups,
                           bool per_group) {
     const int rank = pl_g_rank(c, x);

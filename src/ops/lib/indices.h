@@ -1,5 +1,5 @@
-/* Indices that come as data: read, checked against their bounds, and turned into offsets. Shared
- * by the gathering and the scattering operators. */
+/* Indices given as data: read, checked against their bounds, and converted to offsets. Shared by
+ * gathering and scattering operators. */
 #ifndef PL_INDICES_H
 #define PL_INDICES_H
 
@@ -7,7 +7,7 @@
 #include "ops/infer.h"
 
 /* The elements of an integer tensor in scratch, negative ones counted from the end (-bound to -1).
- * One outside the bound is an error that names it. */
+ * An index out of range is an error that names it. */
 pl_status pl_indices_read(pl_eval *c, const pl_tensor *indices, int64_t bound, int64_t **out);
 
 /* Tuples (the last dim of `indices`) that name slices of `data`, after batch_dims leading dims that

@@ -66,7 +66,7 @@ static pl_status join_strings(const pl_string *from, int64_t n, pl_tensor *to, i
     return PL_OK;
 }
 
-/* Copies part after part: outer rows, each of which holds one run of every part. */
+/* Copies row by row: each outer row consists of one run of every part. */
 static pl_status join_copy(pl_eval *c, pl_datum *const *parts, size_t n, const join_layout *l,
                            pl_tensor *to) {
     int64_t n_outer = 1;

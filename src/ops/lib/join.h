@@ -1,5 +1,5 @@
-/* Joining tensors of one sequence into one, and cutting one into pieces: shared by the sequence
- * operators and by the scan outputs of control flow. Every element is copied once. */
+/* Joins the tensors of a sequence, and cuts a tensor into pieces. Shared by the sequence operators
+ * and the scan outputs of control flow. Every element is copied once. */
 #ifndef PL_JOIN_H
 #define PL_JOIN_H
 
@@ -17,7 +17,7 @@ pl_status pl_join(pl_eval *c, pl_datum *const *parts, size_t n, int64_t axis, bo
 pl_status pl_cut_first(const pl_tensor *t, int64_t begin, int64_t end, bool squeeze,
                        pl_tensor **out, pl_err *err);
 
-/* What holds for a value that is sometimes `a` and sometimes `b`: facts in which both agree. */
+/* The type of a value that is sometimes `a` and sometimes `b`: only what both agree on. */
 pl_status pl_infer_union(pl_infer *c, const pl_type *a, const pl_type *b, const pl_type **out);
 
 #endif

@@ -1,7 +1,7 @@
-/* Broadcasting by attributes, as opset 1 to 6 had it. */
+/* Broadcasting by attributes, opsets 1 to 6. */
 #include "ops/lib/legacy_broadcast.h"
 
-/* Dim of A where B's first dim stands. */
+/* Dim of A that the first dim of B aligns with. */
 static pl_status first_dim(const pl_infer *c, int ra, int rb, int *first) {
     *first = ra - rb;
     if (pl_attr_has(c->node, "axis")) {
@@ -37,13 +37,13 @@ pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype) {
     return pl_infer_set(c, 0, dtype, ra, c->in[0]->dims);
 }
 
-/* Dims of B as numpy's rules need them; false when they are its own. */
+/* Dims of B for NumPy broadcasting; false when B needs no change. */
 static bool operand_dims(const pl_node *node, const pl_tensor *a, const pl_tensor *b, int *rank,
                          int64_t *dims) {
     if (node->opset >= 7 || pl_attr_int(node, "broadcast") == 0 || !pl_attr_has(node, "axis"))
         return false;
     const int64_t axis = pl_attr_int(node, "axis");
-    *rank = (int)(axis < 0 ? -axis : a->rank - axis); /* the rule has checked it */
+    *rank = (int)(axis < 0 ? -axis : a->rank - axis); /* checked by the shape rule */
     for (int d = 0; d < *rank; d++)
         dims[d] = d < b->rank ? b->dims[d] : 1;
     return true;

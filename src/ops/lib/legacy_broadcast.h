@@ -1,7 +1,7 @@
 /* Broadcasting of binary operators before opset 7: attributes `broadcast` and `axis`.
  *
  * Without broadcast=1 both shapes are equal. With it B is stretched onto A, never the other way:
- * its dims stand at A's dims axis, axis+1, … or, without `axis`, at A's last dims. */
+ * its dims align with A's dims axis, axis+1, … or, without `axis`, with A's last dims. */
 #ifndef PL_LEGACY_BROADCAST_H
 #define PL_LEGACY_BROADCAST_H
 
@@ -14,7 +14,7 @@
 
 /* Output 0 has the given dtype; shapes that do not fit are errors. */
 pl_status pl_infer_legacy_broadcast(pl_infer *c, pl_dtype dtype);
-/* B with as many trailing dims of 1 as numpy's rules need; a new reference. */
+/* B with the trailing dims of 1 that NumPy broadcasting needs; a new reference. */
 pl_status pl_legacy_operand(const pl_eval *c, pl_tensor **out);
 /* pl_eval_binary for an operator of two inputs of any opset. */
 pl_status pl_eval_two(pl_eval *c, const pl_binary_ops *ops);

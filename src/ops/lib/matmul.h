@@ -7,7 +7,7 @@
 #include "ops/infer.h"
 
 /* trans: the last two dims are swapped. trans_batch (com.microsoft FusedMatMul): before that, dim 0
- * moves to just before the last dim. Neither touches an operand with fewer dims than it needs. */
+ * moves to just before the last dim. Neither applies to an operand with too few dims. */
 typedef struct pl_matmul_options {
     bool trans_a, trans_b, trans_batch_a, trans_batch_b;
 } pl_matmul_options;
@@ -16,13 +16,13 @@ typedef struct pl_matmul_options {
 pl_status pl_matmul_infer(pl_infer *c, int a, int b, pl_matmul_options options, pl_dtype dtype);
 
 typedef struct pl_matmul {
-    int64_t batch, m, n, k; /* as the operator means them */
+    int64_t batch, m, n, k; /* of the operator */
     int n_batch_dims;
     int64_t batch_dims[PL_RANK_MAX];
-    pl_gemm_shape gemm; /* the same work for the kernel: batches may be folded into m */
+    pl_gemm_shape gemm; /* for the kernel; batches may be merged into m */
 } pl_matmul;
 
-/* The kernel's side. Offsets are in scratch. Shapes were checked by the rule. */
+/* Plans the call of the kernel. Offsets are in scratch. The shape rule has checked the shapes. */
 pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b,
                          pl_matmul_options options, pl_matmul *p);
 

@@ -7,11 +7,11 @@
 
 /* ---- shapes ---- */
 
-/* An operand as a stack of matrices: which axis of the tensor plays which part. */
+/* An operand as a stack of matrices: the role of each axis of the tensor. */
 typedef struct roles {
     int n_batch;
     int batch[PL_RANK_MAX]; /* axes, outermost first */
-    int row, col;           /* -1: a vector lacks it (size 1) */
+    int row, col;           /* -1: a vector has no such axis (size 1) */
 } roles;
 
 static roles roles_of(int rank, bool is_a, bool trans, bool trans_batch) {
@@ -112,7 +112,7 @@ pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b,
         const int64_t x = da < 0 ? 1 : a->dims[ra.batch[da]];
         const int64_t y = db < 0 ? 1 : b->dims[rb.batch[db]];
         p->batch_dims[d] = x == 1 ? y : x;
-        /* The output of that shape exists, unless it is empty. */
+        /* Overflow is possible only when the output is empty; otherwise it is allocated. */
         if (!pl_i64_mul(p->batch, p->batch_dims[d], &p->batch)) p->batch = 0;
     }
     pl_gemm_shape *g = &p->gemm;
@@ -128,7 +128,7 @@ pl_status pl_matmul_plan(pl_eval *c, const pl_tensor *a, const pl_tensor *b,
     PL_TRY(batch_offsets(c, p, b, &rb, &g->offsets_b, &g->stride_b));
     const bool same_b = g->offsets_b == NULL && g->stride_b == 0;
     const bool stacked = g->offsets_a == NULL && !g->trans_a && g->stride_a == p->m * g->lda;
-    if (p->batch > 1 && same_b && stacked) { /* one tall product */
+    if (p->batch > 1 && same_b && stacked) { /* one tall product for all batches */
         g->m = p->batch * p->m;
         g->batch = 1;
         g->stride_a = g->stride_c = 0;
@@ -173,7 +173,7 @@ static uint64_t *as_u64(pl_eval *c, const pl_tensor *t) {
 pl_status pl_matmul_ints(pl_eval *c, const pl_matmul *p, const pl_tensor *a, const pl_tensor *b,
                          uint64_t *out) {
     pl_matmul plan = *p;
-    /* Dense leading dims where the plan leaves them to the kernel (vectors). */
+    /* The plan leaves leading dims of vectors at 0: use contiguous ones. */
     if (plan.gemm.lda == 0) plan.gemm.lda = plan.gemm.trans_a ? p->m : p->k;
     if (plan.gemm.ldb == 0) plan.gemm.ldb = plan.gemm.trans_b ? p->k : p->n;
     ints_job job = { &plan, as_u64(c, a), as_u64(c, b), out };

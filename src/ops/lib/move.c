@@ -1,4 +1,4 @@
-/* Strided copies: dims are joined, then one of three loops runs: blocks, a 2-d transpose in tiles,
+/* Strided copies. Dims are merged, then one of three loops runs: blocks, a 2-d transpose in tiles,
  * or element by element. */
 #include "ops/lib/move.h"
 
@@ -10,7 +10,7 @@
 #include "base/size.h"
 
 enum {
-    GRAIN_BYTES = 128 * 1024, /* one unit of work: below this a second thread does not pay */
+    GRAIN_BYTES = 128 * 1024, /* smallest unit of work that is worth a thread */
     TILE = 16,                /* elements of a cache line of floats */
     STRIPE = 64               /* rows of the target that one unit of a transpose writes */
 };
@@ -19,8 +19,8 @@ typedef struct pair {
     pl_u64 lo, hi;
 } pair;
 
-/* A pl_move in bytes, simplified: no dim of one, none that continues its neighbour, and the
- * innermost contiguous run folded into `unit`. */
+/* A pl_move in bytes, simplified: no dims of 1, adjacent dims merged where possible, and the
+ * innermost contiguous run merged into `unit`. */
 typedef struct job {
     int rank;
     int64_t dims[PL_MOVE_RANK];
@@ -28,7 +28,7 @@ typedef struct job {
     int64_t unit;
     const char *src;
     char *dst;
-    /* outer: the dims that the units of work count through */
+    /* outer: the dims that units of work iterate over */
     int n_outer;
     int outer[PL_MOVE_RANK];
     /* transpose: dim `a` is contiguous in the source, the last one in the target */
@@ -147,7 +147,7 @@ static void bytes_range(void *ctx, int64_t begin, int64_t end) {
     memcpy(j->dst + begin, j->src + begin, (size_t)(end - begin));
 }
 
-/* One row that is long: cut it, as its outer dims are none. */
+/* A single long row, split along itself because there are no outer dims. */
 static void row_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
     strided_row(j->src + begin * j->from[0], j->from[0], j->dst + begin * j->to[0], j->to[0],
@@ -181,8 +181,8 @@ static void square_4(const char *from, int64_t fs, char *to, int64_t ts) {
     _mm_storeu_ps((float *)(void *)(to + 3 * ts), r3);
 }
 
-/* A full tile, through a buffer: every line of source and target is touched once, so rows that are
- * a power of two apart do not push one another out of the cache. */
+/* A full tile, through a buffer: each cache line of source and target is touched once, so rows that
+ * are a power of two apart do not evict one another. */
 static void tile_4(const char *from, int64_t fs, char *to, int64_t ts) {
     char buffer[TILE * TILE * 4];
     for (int64_t b = 0; b < TILE; b += 4) {

@@ -1,7 +1,7 @@
-/* Moving elements between strided places: the one loop under Transpose, Slice, Concat, Tile, ….
+/* Strided copies, used by Transpose, Slice, Concat, Tile, ….
  *
- * Works on element size alone. Dims that continue one another are joined first, so a copy that is
- * contiguous in the end is a memcpy, and a permutation of blocks copies whole blocks. */
+ * Only the element size matters, not the type. Dims are merged first where possible, so a
+ * contiguous copy is a memcpy, and a permutation of blocks copies whole blocks. */
 #ifndef PL_MOVE_H
 #define PL_MOVE_H
 
@@ -17,8 +17,8 @@ typedef struct pl_move {
     int64_t to[PL_MOVE_RANK];
 } pl_move;
 
-/* `from` and `to` are the places of element 0,0,…; the caller has checked that all others lie
- * inside. Source and target do not overlap. Strings are copied shallowly: see pl_own_strings. */
+/* `from` and `to` point to element 0,0,…; the caller has checked that all others are in bounds.
+ * Source and target do not overlap. Strings are copied shallowly: see pl_own_strings. */
 void pl_move_run(pl_pool *pool, const pl_move *m, size_t element_bytes, const void *from, void *to);
 /* The same between tensors (element 0 of each moved by the offsets, in elements). */
 pl_status pl_move_tensor(pl_eval *c, const pl_move *m, const pl_tensor *from, int64_t from_offset,

@@ -119,7 +119,7 @@ const void *pl_norm_scale(pl_eval *c, int i, const pl_tensor *x, int axis, bool 
     for (int d = first; d < x->rank; d++)
         n *= x->dims[d];
     if (t->n_elements == n) return from;
-    pl_tensor shape = *t; /* its leading dims of 1 beyond the target fall away */
+    pl_tensor shape = *t; /* surplus leading dims of 1 are dropped */
     const int surplus = t->rank - (x->rank - first);
     if (surplus > 0) {
         shape.rank -= surplus;

@@ -2,8 +2,8 @@
  *
  * y = (x - mean) / sqrt(variance + epsilon) * scale + bias, mean and variance (divided by n) taken
  * over each row in double; with `rms` the mean is left out and the variance is the mean square.
- * `block` neighbours of a row share one scale, so that a row uses n / block of them; row r starts
- * at scale number (r % period) * (n / block). */
+ * `block` adjacent elements share one scale, so a row uses n / block scales; row r starts at scale
+ * (r % period) * (n / block). */
 #ifndef PL_NORM_ROWS_H
 #define PL_NORM_ROWS_H
 
@@ -21,8 +21,8 @@ typedef struct pl_norm {
 } pl_norm;
 void pl_norm_run(pl_pool *pool, const pl_norm *norm, bool is_f64);
 
-/* Input i, which is broadcast onto x, as floats: one set for all rows (elements of dims from `axis`
- * on), or with `whole` one for each element of x. NULL when left out or out of memory. */
+/* Input i, broadcast to x, as floats: one set for all rows (elements of dims from `axis` on), or
+ * with `whole` one for each element of x. NULL when left out or out of memory. */
 const void *pl_norm_scale(pl_eval *c, int i, const pl_tensor *x, int axis, bool whole, bool is_f64);
 /* Does input i differ from row to row? */
 bool pl_norm_scale_is_whole(const pl_eval *c, int i, const pl_tensor *x, int axis);
@@ -32,7 +32,7 @@ void pl_norm_fill_nan(pl_tensor *t);
 /* ---- shape rules ---- */
 /* Input i has one dim of the given size (when both are known), else an error that names it. */
 pl_status pl_norm_check_length(pl_infer *c, int i, pl_dim size, const char *what);
-/* Input i can be stretched onto input 0 by numpy's rules, never the other way. */
+/* Input i must broadcast to input 0 by NumPy's rules, not the other way round. */
 pl_status pl_norm_check_onto(pl_infer *c, int i, const char *what);
 
 #endif

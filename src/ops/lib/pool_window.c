@@ -35,11 +35,11 @@ typedef struct any_job {
     pl_i64 *indices;
 } any_job;
 
-/* What one window gathers. */
+/* Accumulator of one window. */
 typedef struct gathered {
     double value;
     int64_t at;
-    double count; /* may be far beyond the input: kernels of SAME padding have no limit */
+    double count; /* may exceed the input: kernels with SAME padding have no size limit */
 } gathered;
 
 static void take(const pl_pool_rule *rule, double v, int64_t at, gathered *g) {

@@ -1,7 +1,7 @@
 /* The loops of Softmax, LogSoftmax and Hardmax.
  *
- * Rows that are contiguous go to the vector maths; other axes are worked on in stretches of the
- * inner dim, so that these loops vectorise too. */
+ * Contiguous rows go to the vector maths. For other axes the loops run over stretches of the inner
+ * dim, so that they vectorise too. */
 #include "ops/lib/softmax_run.h"
 
 #include <math.h>

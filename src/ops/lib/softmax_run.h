@@ -4,7 +4,6 @@
 
 #include "ops/lib/float_io.h"
 
-/* The whole of it: what is computed, of what. */
 typedef enum pl_softmax_kind { PL_SOFTMAX, PL_LOG_SOFTMAX, PL_HARDMAX } pl_softmax_kind;
 
 typedef struct pl_softmax {
@@ -13,7 +12,7 @@ typedef struct pl_softmax {
     int64_t n_segments;
     const void *x; /* pl_f32 or pl_f64 */
     void *y;
-    bool naive; /* f32: the denominator in one float, in index order */
+    bool naive; /* f32: sum the denominator in one float, in index order */
 } pl_softmax;
 void pl_softmax_rows(pl_pool *pool, pl_softmax *j, bool is_f64);
 

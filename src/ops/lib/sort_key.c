@@ -1,4 +1,4 @@
-/* Sort keys (floats by their bits as double, integers with the sign bit turned), and a heap of
+/* Sort keys (floats by their bits as double, integers with the sign bit flipped), and a heap of
  * them. */
 #include "ops/lib/sort_key.h"
 

@@ -6,12 +6,12 @@
 
 #include "tensor/dtype.h"
 
-#define PL_KEY_NAN UINT64_MAX /* also the largest 64-bit integer; no float but NaN has it */
+#define PL_KEY_NAN UINT64_MAX /* also the largest 64-bit integer; the only float with it is NaN */
 
 /* Keys of n contiguous elements of a numeric or bool type. */
 void pl_sort_keys(pl_dtype dtype, const void *from, uint64_t *to, size_t n);
 
-/* A heap of numbered keys. On top: the smallest key, of equals the one with the largest number. */
+/* A heap of numbered keys. On top is the smallest key, among equal keys the largest number. */
 typedef struct pl_sort_entry {
     uint64_t key;
     int64_t at;
@@ -19,7 +19,7 @@ typedef struct pl_sort_entry {
 static inline bool pl_sort_before(const pl_sort_entry *a, const pl_sort_entry *b) {
     return a->key != b->key ? a->key < b->key : a->at > b->at;
 }
-/* Lets entry i sink to its place among n; those below it are in order. */
+/* Sifts entry i down; the heaps below it must be valid. */
 void pl_sort_sift_down(pl_sort_entry *heap, int64_t n, int64_t i);
 
 #endif

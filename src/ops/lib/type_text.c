@@ -21,7 +21,7 @@ static bool reads_back(const char *text, pl_dtype dtype, const void *at) {
     return memcmp(element, at, size) == 0;
 }
 
-/* Digits "1.2345e-07" into NumPy's form: positional from 1e-4 up to 1e16, always with a fraction;
+/* Converts "1.2345e-07" to NumPy's form: positional from 1e-4 up to 1e16, always with a fraction;
  * otherwise scientific without trailing zeros. */
 static size_t layout(const char *scientific, double x, char *out, size_t n_out) {
     const double a = fabs(x);
@@ -67,7 +67,7 @@ static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* An integer that fits its type's 64 bits, read exactly. */
+/* Reads an integer exactly if it fits into the 64 bits of its type. */
 static bool parse_integer(const char *text, pl_dtype dtype, void *to) {
     char *end = NULL;
     errno = 0;
@@ -86,7 +86,7 @@ static bool parse_integer(const char *text, pl_dtype dtype, void *to) {
 static bool parse_float(const char *text, pl_dtype dtype, bool saturate, char mode, void *to) {
     char *end = NULL;
     if (strpbrk(text, "xXpP(") != NULL)
-        return false;      /* C's hexadecimal and nan(…) are not ONNX's */
+        return false;      /* not valid in ONNX: C's hexadecimal and nan(…) */
     if (dtype == PL_F32) { /* rounded once */
         const float x = strtof(text, &end);
         pl_store_f32(dtype, &x, to, 1);

@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 
-/* Keeps every product of two of them inside 63 bits. */
+/* Limit of every value, so that no product of two overflows 63 bits. */
 static const int64_t VALUE_MAX = INT64_C(1) << 30;
 
 static pl_status read_list(const pl_node *node, const char *name, int n, int64_t lowest,
@@ -70,7 +70,7 @@ pl_status pl_window_read(const pl_node *node, int n, pl_window *w, pl_err *err) 
     return PL_OK;
 }
 
-/* What the window of dim d covers: (kernel - 1) * dilation + 1. */
+/* Extent of the window along dim d: (kernel - 1) * dilation + 1. */
 static int64_t span_of(const pl_window *w, int d) {
     return (w->kernel[d] - 1) * w->dilation[d] + 1;
 }

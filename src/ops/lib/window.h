@@ -21,24 +21,23 @@ typedef struct pl_window {
     bool ceil_mode;
     bool has_kernel; /* kernel[] is filled */
     int64_t kernel[PL_RANK_MAX], stride[PL_RANK_MAX], dilation[PL_RANK_MAX];
-    int64_t pad_begin[PL_RANK_MAX], pad_end[PL_RANK_MAX]; /* of auto_pad: see pl_window_place */
-    int64_t in[PL_RANK_MAX], out[PL_RANK_MAX];            /* by pl_window_place */
+    int64_t pad_begin[PL_RANK_MAX], pad_end[PL_RANK_MAX]; /* auto_pad: by pl_window_place */
+    int64_t in[PL_RANK_MAX], out[PL_RANK_MAX];            /* set by pl_window_place */
 } pl_window;
 
-/* Reads the attributes of a node for n spatial dims; what the operator does not have is its
- * default. Lists of another length and values out of range are errors. */
+/* Reads the attributes of a node for n spatial dims; missing attributes have their defaults. Lists
+ * of the wrong length and values out of range are errors. */
 pl_status pl_window_read(const pl_node *node, int n, pl_window *w, pl_err *err);
 
 /* Fills in, out, pad_begin and pad_end of dim d for an input of this size. */
 pl_status pl_window_place(const pl_node *node, pl_window *w, int d, int64_t in, pl_err *err);
-/* The same on a dim that may not be known; symbols survive windows that keep the size. */
+/* The same for a dim that may be unknown; symbols are kept when the size does not change. */
 pl_status pl_window_dim(const pl_node *node, pl_window *w, int d, pl_dim in, pl_dim *out,
                         pl_err *err);
 /* All dims, from a tensor (N, C, spatial…). */
 pl_status pl_window_of(const pl_eval *c, const pl_tensor *x, pl_window *w);
 
-/* Cells of the kernel and of the output; the caller's tensors of that size exist, so no overflow.
- */
+/* Number of taps and of output cells. Cannot overflow: the tensors of these sizes exist. */
 int64_t pl_window_taps(const pl_window *w);
 int64_t pl_window_cells(const pl_window *w);
 
@@ -48,7 +47,7 @@ void pl_window_taps_in(const pl_window *w, int d, int64_t cell, int64_t lo, int6
                        int64_t *first, int64_t *last);
 /* Position in the input plane of tap `tap` of output cell `cell`; false = outside the input. */
 bool pl_window_at(const pl_window *w, const int64_t *cell, const int64_t *tap, int64_t *offset);
-/* Counts up an index of n digits, the last fastest; false after the last. */
+/* Increments a multi-dimensional index, the last dim fastest; false after the last. */
 bool pl_window_next(int n, const int64_t *dims, int64_t *index);
 
 /* Rank at least 3 (N, C, one spatial dim or more) for input i, when known. */

@@ -1,8 +1,8 @@
 /* Arithmetic of two or more inputs, with broadcasting.
  *
  * Floats go to the vector maths of src/kernels. Integers wrap; division truncates towards zero and
- * by zero gives 0, as does the remainder (NumPy does the same; ONNX says nothing). Before opset 7
- * broadcasting was asked for by attributes, see legacy_broadcast.h. */
+ * division and remainder by zero give 0 (as in NumPy; ONNX does not define it). Broadcasting before
+ * opset 7: legacy_broadcast.h. */
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ extern const pl_op_def pl_ops_binary[];
 
 /* ---- formulas ---- */
 
-/* fn for two arrays, fn_s for an array and a scalar, fn_r for a scalar and an array. */
+/* fn: two arrays, fn_s: an array and a scalar, fn_r: a scalar and an array. */
 #define VMATH_LOOP(name, T, F, scalar, fn, fn_s, fn_r)                                             \
     static void name(const void *p, const T *x, size_t sx, const T *y, size_t sy, T *z,            \
                      size_t n) {                                                                   \
@@ -58,7 +58,7 @@ PL_BINARY_LOOP(min_u64, pl_u64, pl_u64, x < y ? x : y)
 
 static int64_t divide(int64_t x, int64_t y) {
     if (y == 0) return 0;
-    return y == -1 ? (int64_t)(0u - (uint64_t)x) : x / y; /* the minimum wraps */
+    return y == -1 ? (int64_t)(0u - (uint64_t)x) : x / y; /* INT64_MIN wraps */
 }
 PL_BINARY_LOOP(div_i64, pl_i64, pl_i64, divide(x, y))
 PL_BINARY_LOOP(div_u64, pl_u64, pl_u64, y == 0 ? 0 : x / y)
@@ -76,7 +76,7 @@ static const pl_binary_ops min_ops = {
     .f32 = min_f32, .f64 = min_f64, .i64 = min_i64, .u64 = min_u64
 };
 
-/* Mod with fmod=0: the sign of the divisor, as Python's %; with fmod=1: that of the dividend. */
+/* Mod with fmod=0 has the sign of the divisor, as Python's %; with fmod=1 that of the dividend. */
 static int64_t modulo(int64_t x, int64_t y) {
     if (y == 0 || y == -1) return 0;
     const int64_t r = x % y;
@@ -90,7 +90,7 @@ PL_BINARY_LOOP(rem_i64, pl_i64, pl_i64, remainder_of(x, y))
 PL_BINARY_LOOP(mod_u64, pl_u64, pl_u64, y == 0 ? 0 : x % y)
 PL_BINARY_LOOP(rem_f32, pl_f32, pl_f32, fmodf(x, y))
 PL_BINARY_LOOP(rem_f64, pl_f64, pl_f64, fmod(x, y))
-/* Mod-10 to -13 ask for fmod=1 with floats, but models (and ONNX's own tests of 1.5) leave it 0. */
+/* Mod-10 to -13 require fmod=1 for floats, but models (and ONNX's own tests of 1.5) leave it 0. */
 static double modulo_float(double x, double y) {
     const double r = fmod(x, y);
     if (r == 0) return copysign(0, y);
@@ -136,7 +136,7 @@ static pl_status bit_shift_eval(pl_eval *c) {
                           NULL);
 }
 
-/* PRelu-1 and -6: a slope of one dim belongs to the channels. */
+/* PRelu-1 and -6: a slope of one dim is per channel. */
 static bool slope_is_per_channel(int opset, int rank_x, int rank_slope) {
     return opset < 7 && rank_slope == 1 && rank_x > 1;
 }
@@ -161,7 +161,8 @@ static pl_status prelu_eval(pl_eval *c) {
 
 /* ---- Pow ---- */
 
-/* Squares and roots are common and powf is slow. 0.5: pow(-0, .5) is +0, pow(-inf, .5) is +inf. */
+/* Squares and square roots are common and powf is slow. 0.5: pow(-0, .5) is +0, pow(-inf, .5) is
+ * +inf. */
 #define POW_LOOP(name, T, EXPR)                                                                    \
     for (size_t i = 0; i < n; i++) {                                                               \
         const T v = x[i];                                                                          \
@@ -208,7 +209,7 @@ PL_BINARY_LOOP(pow_i64, pl_i64, pl_i64, power(x, y))
 PL_BINARY_LOOP(pow_f32, pl_f32, pl_f32, powf(x, y))
 PL_BINARY_LOOP(pow_f64, pl_f64, pl_f64, pow(x, y))
 
-/* The type that both operands are brought to: float where both fit into it, else double. */
+/* Common type of both operands: float if both fit into it, else double. */
 static pl_dtype pow_dtype(pl_dtype base, pl_dtype exponent) {
     if (pl_dtype_is_integer(base) && pl_dtype_is_integer(exponent)) return PL_I64;
     const bool base_fits = base == PL_F32 || base == PL_F16 || base == PL_BF16;
@@ -322,7 +323,7 @@ static bool compute(int op, int64_t a, int64_t b, int64_t *out) {
     }
 }
 
-/* A symbol stays itself where the other operand is neutral. */
+/* A symbol is kept when the other operand is neutral. */
 static pl_element combine(int op, const pl_element *in) {
     const pl_element a = in[0], b = in[1];
     int64_t value = 0;
@@ -377,7 +378,7 @@ static pl_status variadic_infer(pl_infer *c) {
     return pl_infer_broadcast(c);
 }
 
-/* The slope is stretched onto X, never the other way. */
+/* The slope is broadcast to X, not the other way round. */
 static pl_status prelu_infer(pl_infer *c) {
     const int rx = pl_infer_rank(c, 0), rs = pl_infer_rank(c, 1);
     PL_TRY(pl_infer_set_like(c, 0, 0));

@@ -1,18 +1,18 @@
-/* Error bounds of arithmetic. + - * / are rounded once and to the nearest on every machine, so
- * their own part is u|y| and not more; integers have none, only what they inherit. */
+/* Error bounds of arithmetic. + - * / are rounded once, to nearest, on every machine, so their
+ * local error is u|y|. Integers have no local error, only what they inherit. */
 #include <math.h>
 
 #include "ops/lib/legacy_broadcast.h"
 #include "ops/math/binary_rules.h"
 
-/* Does the node compute integers? They are exact unless something before them was not. */
+/* Does the node compute integers from exact inputs? Then it is exact. */
 static bool is_exact(const pl_bound *c) {
     return !pl_dtype_is_float(c->out_native[0]) && !pl_b_any_error(c);
 }
 static double larger_change(double y, double low, double high) {
     return fmax(fabs(high - y), fabs(y - low));
 }
-/* a e, where e may be 0 and a infinite. */
+/* a * e, where 0 * infinity is 0. */
 static double scaled(double a, double e) {
     return e == 0 ? 0 : fabs(a) * e;
 }
@@ -32,7 +32,7 @@ pl_status pl_mul_bound(pl_bound *c) {
     return is_exact(c) ? PL_OK : pl_b_each_legacy(c, mul_element);
 }
 
-/* A divisor that may be 0 makes anything of the quotient; so does a denormal one, which some
+/* A divisor that may be 0 leaves the quotient unbounded; so does a subnormal one, which some
  * runtimes read as 0. */
 static double quotient_error(const double *x, const double *e, double quotient) {
     const double divisor = fabs(x[1]);
@@ -53,11 +53,11 @@ pl_status pl_div_bound(pl_bound *c) {
     return pl_b_each_legacy(c, pl_dtype_is_float(c->out_native[0]) ? div_element : div_int_element);
 }
 
-/* The remainder is exact in floats too, one addition brings it to the divisor's sign. It jumps by
- * the divisor at its multiples. */
+/* The remainder is exact for floats, too; one addition gives it the sign of the divisor. It jumps
+ * by the divisor at multiples of it. */
 static double mod_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double turns = floor(fabs(x[0] / x[1])), error = e[0] + scaled(turns, e[1]);
-    const double reach = 8 * (e[0] + scaled(turns + 1, e[1])); /* just below a multiple, too */
+    const double reach = 8 * (e[0] + scaled(turns + 1, e[1])); /* also just below a multiple */
     if (reach > 0 && (fabs(y) <= reach || fabs(x[1]) - fabs(y) <= reach))
         return fabs(x[1]) + error + e[1];
     return error + (c->p[0] == 0 ? pl_b_round(c, y) : 0);
@@ -67,7 +67,7 @@ pl_status pl_mod_bound(pl_bound *c) {
     return is_exact(c) ? PL_OK : pl_b_each(c, mod_element);
 }
 
-/* What an error e of the base makes of |x|^p: the steepest slope nearby. */
+/* Effect of an error e of the base on |x|^p, by the steepest slope nearby. */
 static double base_error(double x, double p, double e, double y) {
     const double a = fabs(x);
     if (e == 0 || p == 0) return 0;
@@ -79,7 +79,7 @@ static double pow_error(const double *x, const double *e, double y) {
     const double by_exponent = e[1] == 0 || x[0] == 0 ? 0 : fabs(y * log(fabs(x[0]))) * e[1];
     return base_error(x[0], x[1], e[0], y) + by_exponent;
 }
-/* As exp2(p log2(x)): the exponent's error grows with p. */
+/* Devices compute exp2(p log2(x)), so the error of the exponent grows with p. */
 static double pow_maths(const pl_bound *c, const double *x, double y) {
     const double l = x[0] == 0 ? 0 : log(fabs(x[0])), exponent = x[1] * l;
     if (c->arithmetic == NULL) return 0;
@@ -90,7 +90,7 @@ static double pow_element(const pl_bound *c, const double *x, const double *e, d
     if (!isfinite(y)) return 0;
     return 2 * pl_b_round(c, y) + pow_maths(c, x, y) + pow_error(x, e, y);
 }
-/* Truncated after the power was taken in floating point, when an operand is a float. */
+/* With a float operand the power is computed in floating point and then truncated. */
 static double pow_int_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double p = pow(x[0], x[1]);
     const double error = 8 * (2 * c->u * fabs(p) + pow_error(x, e, p));
@@ -112,7 +112,7 @@ pl_status pl_prelu_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *slope = pl_b_in(c, 1);
     if (is_exact(c)) return PL_OK;
     if (c->node->opset >= 7 || slope->rank != 1 || x->rank < 2) return pl_b_each(c, prelu_element);
-    int64_t dims[PL_RANK_MAX] = { slope->dims[0] }; /* PRelu-1 and -6: by channel */
+    int64_t dims[PL_RANK_MAX] = { slope->dims[0] }; /* PRelu-1 and -6: per channel */
     for (int d = 1; d < x->rank - 1; d++)
         dims[d] = 1;
     return pl_b_each_as(c, x->rank - 1, dims, prelu_element);
@@ -120,7 +120,7 @@ pl_status pl_prelu_bound(pl_bound *c) {
 
 /* ---- any number of inputs ---- */
 
-/* y is one of the inputs; another counts where it could be the one. */
+/* y is one of the inputs. Others count where they could be the extreme as well. */
 static double extreme_element(const pl_bound *c, const double *x, const double *e, double y) {
     double winner = 0, error = 0;
     for (int i = 0; i < c->n_in; i++)
@@ -133,7 +133,8 @@ pl_status pl_extreme_bound(pl_bound *c) {
     return pl_b_any_error(c) ? pl_b_each(c, extreme_element) : PL_OK;
 }
 
-/* Partial sums of three or more may be larger than the result; their roundings add like noise. */
+/* With three or more terms, partial sums may exceed the result; their roundings add in
+ * quadrature. */
 static double sum_error(const pl_bound *c, const double *x, const double *e, double sum) {
     double error = 0, size = 0;
     for (int i = 0; i < c->n_in; i++) {
@@ -157,7 +158,7 @@ pl_status pl_mean_bound(pl_bound *c) {
     return pl_b_each(c, mean_element);
 }
 
-/* Bits of an integer that is not certain may be anything. */
+/* Bits of an inexact integer may be anything. */
 static double bits_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)c, (void)x, (void)y;
     return e[0] > 0 || e[1] > 0 ? HUGE_VAL : 0;

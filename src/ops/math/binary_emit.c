@@ -1,4 +1,4 @@
-/* Emission of arithmetic of two and more inputs. The meaning is that of the kernels in binary.c. */
+/* Emission of arithmetic with two or more inputs. Semantics: the kernels in binary.c. */
 #include <math.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ BINARY(add, "$0 + $1", "(uint64_t)$0 + (uint64_t)$1")
 BINARY(sub, "$0 - $1", "(uint64_t)$0 - (uint64_t)$1")
 BINARY(mul, "$0 * $1", "(uint64_t)$0 * (uint64_t)$1")
 
-/* PRelu-1 and -6: a slope of one dim belongs to the channels. */
+/* PRelu-1 and -6: a slope of one dim is per channel. */
 pl_status pl_emit_prelu(pl_emit *c) {
     const pl_dtype dtype = c->in[0]->dtype;
     const int rank = pl_emit_rank(c, 0);
@@ -29,7 +29,7 @@ pl_status pl_emit_prelu(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_map2(c, dtype, expr, pl_emit_in(c, 0), slope));
 }
 
-/* Mod-10: of floats with fmod=0, too, as models have it. */
+/* Mod-10: floats with fmod=0 as well, since models have them. */
 pl_status pl_emit_mod(pl_emit *c) {
     const bool as_c = pl_attr_int(c->node, "fmod") != 0;
     const bool is_unsigned = pl_dtype_class_of(c->in[0]->dtype) == PL_CLASS_UINT;
@@ -73,7 +73,7 @@ static pl_status pow_number(pl_emit *c, double e) {
     return pl_emit_out(c, 0, pl_emit_map1(c, c->in[0]->dtype, expr, base));
 }
 
-/* Both operands meet in float where both fit into it, else in double; integers in int64. */
+/* Operands are converted to float if both fit into it, else to double; integers to int64. */
 pl_status pl_emit_pow(pl_emit *c) {
     const pl_dtype x = c->in[0]->dtype, y = c->in[1]->dtype;
     const pl_tensor *e = c->in_tensor[1];
@@ -85,7 +85,7 @@ pl_status pl_emit_pow(pl_emit *c) {
     const char *expr = pl_dtype_is_integer(x) && pl_dtype_is_integer(y) ? "px_pow_i($0, $1)"
                        : x_fits && y_fits                               ? "px_pow_f32($0, $1)"
                                                                         : "px_pow_f64($0, $1)";
-    /* One exponent for all is used in the type of the base. */
+    /* The kernel converts a single exponent to the type of the base. */
     if (pl_emit_is_float(x) && pl_emit_elements(c->in[1]) == 1 && !(x_fits && y_fits) &&
         x != PL_F64) {
         return pl_emit_decline(c, "one exponent of another type");
@@ -97,7 +97,8 @@ pl_status pl_emit_pow(pl_emit *c) {
 
 /* ---- any number of inputs ---- */
 
-/* Inner results keep the compute type where the kernel rounds once, else the output's. */
+/* Partial results have type dtype: the compute type where the kernel rounds once, else the
+ * output's. */
 static pl_ref fold_inputs(pl_emit *c, pl_dtype dtype, const char *expr) {
     pl_ref sum = pl_emit_in(c, 0);
     for (int i = 1; i < c->n_in; i++)

@@ -1,6 +1,6 @@
-/* Gradients of arithmetic. Broadcast operands get the sum over what they were repeated along.
- * PyTorch's conventions where the derivative is not unique: extremes that tie share evenly, x^0 is
- * constant, 0^p has no slope along p. */
+/* Gradients of arithmetic. Broadcast operands get the sum over the repeated axes. Where the
+ * derivative is not unique, as in PyTorch: tied extremes share evenly, x^0 is constant, 0^p has
+ * slope 0 in p. */
 #include "ops/grad.h"
 #include "ops/math/binary_rules.h"
 
@@ -27,7 +27,7 @@ pl_status pl_div_grad(pl_grad *c) { /* da = dy / b; db = -da * y */
     return pl_g_give(c, 1, pl_g_neg(c, pl_g_mul(c, da, c->node->out[0])));
 }
 
-/* The remainder goes with the dividend; each turn takes one divisor away. */
+/* y = x - turns * divisor: dx is dy, the divisor gets -dy * turns. */
 pl_status pl_mod_grad(pl_grad *c) {
     (void)pl_g_give(c, 0, c->dy[0]);
     if (!c->wanted[1]) return c->st;
@@ -54,7 +54,7 @@ pl_status pl_pow_grad(pl_grad *c) {
     pl_value *is_zero = pl_g_equal(c, x, zero);
     pl_value *safe = pl_g_select(c, is_zero, pl_g_number(c, x, 1), x);
     pl_value *slope = pl_g_mul(c, y, pl_g1(c, "Log", safe));
-    pl_value *infinite = pl_g2(c, "And", is_zero, pl_g2(c, "Less", p, zero)); /* as it is */
+    pl_value *infinite = pl_g2(c, "And", is_zero, pl_g2(c, "Less", p, zero)); /* y as is */
     slope = pl_g_select(c, infinite, pl_g_neg(c, y), slope);
     return pl_g_give(c, 1, pl_g_cast_like(c, pl_g_mul(c, dy, slope), c->node->in[1]));
 }

@@ -1,4 +1,4 @@
-/* Rules that the rows of binary.c name and that stand in the files beside it. */
+/* Rules named in the rows of binary.c and defined in the files beside it. */
 #ifndef PL_BINARY_RULES_H
 #define PL_BINARY_RULES_H
 

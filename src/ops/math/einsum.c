@@ -1,5 +1,5 @@
-/* Einsum-12: the equation is read once; the work is done two operands at a time, each step brought
- * into the form of a batched matrix product. Intermediates are f32, f64 or int64.
+/* Einsum-12. The equation is read once; operands are contracted two at a time, each step as a
+ * batched matrix product. Intermediates are f32, f64 or int64.
  *
  * Dims of size 1 are dropped from an operand, which is how NumPy broadcasts them; the output gets
  * them back by its shape. */
@@ -17,7 +17,7 @@ extern const pl_op_def pl_ops_einsum[];
 
 enum {
     N_LETTERS = 52,
-    N_LABELS = N_LETTERS + PL_RANK_MAX, /* the dims of "..." count from its right end */
+    N_LABELS = N_LETTERS + PL_RANK_MAX, /* dims of "..." are counted from its right end */
     OPERANDS_MAX = 64
 };
 
@@ -41,8 +41,8 @@ static int letter_of(char ch) {
     return -1;
 }
 
-/* One term from text[*at..) up to ',' or '->' or the end. n_dots: dims that "..." stands for, or
- * -1 = take what the rank leaves. */
+/* One term from text[*at..) up to ',' or '->' or the end. n_dots: number of dims of "...", or -1 =
+ * what the rank leaves. */
 static pl_status read_term(const pl_infer *c, pl_string text, size_t *at, int rank, int n_dots,
                            term *out) {
     int before[PL_RANK_MAX], after[PL_RANK_MAX], n_before = 0, n_after = 0;
@@ -213,8 +213,8 @@ SUM(sum_f32, float, double)
 SUM(sum_f64, double, double)
 SUM(sum_i64, uint64_t, uint64_t)
 
-/* A copy of `from` whose labels stand in the given order (each label of `from` at most once is
- * asked for; strides of repeated labels add up, which takes the diagonal). */
+/* Copies `data` with its labels in the given order, each at most once. Strides of repeated labels
+ * add up, which takes the diagonal. */
 static pl_status arrange(work *w, const term *t, const int64_t *dims, const void *data,
                          const int *order, int n_order, operand *out) {
     int64_t strides[PL_RANK_MAX], step = 1, n = 0;
@@ -227,7 +227,7 @@ static pl_status arrange(work *w, const term *t, const int64_t *dims, const void
     for (int i = 0; i < n_order; i++) {
         out->t.label[i] = order[i];
         for (int d = 0; d < t->rank; d++) {
-            /* a repeated letter with a dim of 1 among its places broadcasts */
+            /* a dim of 1 of a repeated label broadcasts */
             if (t->label[d] != order[i] || dims[d] == 1) continue;
             out->dims[i] = m.dims[i] = dims[d];
             m.from[i] += strides[d];
@@ -262,7 +262,7 @@ static pl_status sum_last(work *w, operand *o, int n_inner) {
     return PL_OK;
 }
 
-/* Keeps the labels that `needed` says, sums over the others. */
+/* Keeps the labels in `needed` and sums over the others. */
 static pl_status reduce(work *w, const term *t, const int64_t *dims, const void *data,
                         const bool *needed, operand *out) {
     int order[PL_RANK_MAX], n = 0, n_sum = 0;
@@ -300,7 +300,7 @@ static pl_status product(work *w, const pl_gemm_shape *g, const void *a, const v
     return PL_OK;
 }
 
-/* x and y into one operand; labels that are not needed later are summed over. */
+/* Contracts x and y; sums over labels that are not needed later. */
 static pl_status contract(work *w, const operand *x, const operand *y, const bool *needed,
                           operand *out) {
     int batch[PL_RANK_MAX], left[PL_RANK_MAX], right[PL_RANK_MAX], inner[PL_RANK_MAX];
@@ -402,7 +402,7 @@ static pl_status evaluate(work *w, const equation *e, operand *result) {
     return PL_OK;
 }
 
-/* The equation again, on the real tensors: reading cannot fail, the rule has read it. */
+/* Reads the equation again with the real tensors. Cannot fail: the shape rule has read it. */
 static pl_status equation_of(pl_eval *c, equation *e) {
     pl_infer view = { .node = c->node, .arena = c->scratch, .n_in = c->n_in, .err = c->err };
     const pl_type **types = pl_scratch(c, (size_t)c->n_in, sizeof(*types));
@@ -430,7 +430,7 @@ static pl_status einsum_eval(pl_eval *c) {
     if (y->n_elements == 0) return PL_OK;
     for (int i = 0; i < c->n_in; i++) {
         if (pl_in(c, i)->n_elements > 0) continue;
-        memset(y->data, 0, pl_tensor_bytes(y)); /* sums over nothing */
+        memset(y->data, 0, pl_tensor_bytes(y)); /* empty sums */
         return PL_OK;
     }
     PL_TRY(evaluate(&w, &e, &result));
@@ -475,7 +475,7 @@ static pl_status einsum_bound(pl_bound *c) {
 
 /* ---- gradient ---- */
 
-typedef struct einsum_text { /* an equation with letters for all labels, dots included */
+typedef struct einsum_text { /* an equation with a letter for every label, including "..." */
     char letter[N_LABELS];
     bool taken[N_LETTERS];
     char text[512];
@@ -503,7 +503,7 @@ static void put_char(einsum_text *t, char ch) {
 
 static bool name_labels(einsum_text *t, const equation *e) {
     memset(t, 0, sizeof(*t));
-    for (int pass = 0; pass < 2; pass++) { /* letters keep themselves */
+    for (int pass = 0; pass < 2; pass++) { /* letters stay as they are */
         for (int k = 0; k <= e->n_terms; k++) {
             const term *one = k < e->n_terms ? &e->terms[k] : &e->out;
             for (int d = 0; d < one->rank; d++) {
@@ -518,7 +518,7 @@ static bool name_labels(einsum_text *t, const equation *e) {
     return true;
 }
 
-/* ones[n], or the identity of n x n, in the type of like. */
+/* Ones [n] or the identity [n, n], in the type of `like`. */
 static pl_value *factor_of(pl_grad *c, const pl_value *like, int64_t n, bool identity) {
     pl_g_table t;
     if (!pl_g_table_new(c, &t, identity ? 2 : 1, (const int64_t[]){ n, n })) return NULL;
@@ -542,7 +542,7 @@ static void add_operand(einsum_job *j, pl_value *x, const term *labels) {
         put_char(j->t, j->t->letter[labels->label[d]]);
 }
 
-/* Size of a label among the operands (1 is broadcast). */
+/* Size of a label among the operands; 1 broadcasts. */
 static int64_t label_size(einsum_job *j, int label) {
     int64_t size = 1;
     for (int k = 0; k < j->e->n_terms; k++) {
@@ -555,8 +555,9 @@ static int64_t label_size(einsum_job *j, int label) {
     return size;
 }
 
-/* dL/d(operand k): the output's gradient and the other operands, summed to its labels. Labels that
- * only it has are repeated, a second place of a label is kept on the diagonal. */
+/* dL/d(operand k): contracts the output's gradient with the other operands to the labels of k.
+ * Labels that only k has are repeated by a factor of ones; repeated labels go to the diagonal by a
+ * factor of identity. */
 static pl_value *operand_grad(pl_grad *c, const equation *e, const einsum_text *named, int k) {
     const term *own = &e->terms[k];
     einsum_text t = *named;

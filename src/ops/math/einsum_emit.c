@@ -1,4 +1,4 @@
-/* Emission of Einsum: two operands by a matrix product where their labels allow it, else one sum of
+/* Emission of Einsum: a matrix product where the labels of two operands allow it, else one sum of
  * products over all labels. */
 #include <string.h>
 
@@ -29,7 +29,7 @@ static bool has_label(const term *t, int label) {
     return false;
 }
 
-/* Without "->" the labels that occur once, in order. */
+/* Without "->" the output has the labels that occur once, in order. */
 static void default_out(equation *e) {
     for (int l = 0; l < LABELS; l++) {
         int n = 0;
@@ -65,7 +65,7 @@ static const char *parse(const pl_emit *c, equation *e) {
     return NULL;
 }
 
-/* Sizes of the labels; a dim of 1 is not stretched here. */
+/* Sizes of the labels. Broadcasting of dims of 1 is declined. */
 static const char *measure(const pl_emit *c, equation *e) {
     if (e->n_terms != c->n_in) return "the operands";
     for (int i = 0; i < c->n_in; i++) {
@@ -79,7 +79,7 @@ static const char *measure(const pl_emit *c, equation *e) {
     return NULL;
 }
 
-/* Operand x with its labels in the order of `to`; those it lacks have size 1. */
+/* Operand x with its labels in the order of `to`; missing labels have size 1. */
 static pl_ref arranged(pl_emit *c, pl_ref x, const term *from, const term *to, const equation *e) {
     int perm[PL_EMIT_RANK_MAX], n = 0;
     int64_t dims[PL_EMIT_RANK_MAX];
@@ -95,7 +95,7 @@ static void append(term *t, int label) {
     if (t->n < PL_EMIT_RANK_MAX) t->label[t->n++] = label;
 }
 
-/* One sum over everything: out labels first, then those that vanish. */
+/* One sum over everything: labels of the output first, then those summed over. */
 static pl_status sum_of_products(pl_emit *c, const equation *e) {
     int64_t dims[PL_EMIT_RANK_MAX];
     term all = e->out;
@@ -162,7 +162,7 @@ pl_status pl_emit_einsum(pl_emit *c) {
     if (wrong == NULL) wrong = measure(c, &e);
     if (wrong != NULL) return pl_emit_decline(c, wrong);
     term batch = { 0 }, m = { 0 }, n = { 0 }, k = { 0 };
-    bool alone = false; /* a label of one operand that vanishes */
+    bool alone = false; /* a label of only one operand that is summed over */
     for (int l = 0; l < LABELS && e.n_terms == 2; l++) {
         const bool in_a = has_label(&e.in[0], l), in_b = has_label(&e.in[1], l);
         const bool in_y = has_label(&e.out, l);

@@ -1,4 +1,4 @@
-/* Rules that the rows of einsum.c name and that stand in the files beside it. */
+/* Rules named in the rows of einsum.c and defined in the files beside it. */
 #ifndef PL_EINSUM_RULES_H
 #define PL_EINSUM_RULES_H
 

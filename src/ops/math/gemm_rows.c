@@ -7,7 +7,7 @@
 #include "ops/lib/matmul.h"
 #include "ops/math/matmul_rules.h"
 
-/* C may be broadcast to (M, N); before Gemm-7 only where the attribute says so. */
+/* C may broadcast to (M, N); before Gemm-7 only if the attribute says so. */
 static pl_status check_c(const pl_infer *c, const pl_dim *out) {
     const int rank = pl_infer_rank(c, 2);
     if (rank < 0) return PL_OK;

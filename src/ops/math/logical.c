@@ -190,7 +190,7 @@ static pl_status compare_infer(pl_infer *c) {
     return c->node->opset < 7 ? pl_infer_legacy_broadcast(c, PL_BOOL) : pl_infer_broadcast_bool(c);
 }
 
-/* A dim is never negative, so that `shape == -1` is known to be false. */
+/* Dims are never negative, so `shape == -1` is false even for a symbol. */
 static pl_element compare_elements(int op, const pl_element *in) {
     (void)op;
     const pl_element a = in[0], b = in[1];
@@ -233,7 +233,7 @@ static pl_status compare_bound(pl_bound *c) {
     return pl_b_any_error(c) ? pl_b_each_legacy(c, compare_element) : PL_OK;
 }
 
-/* An operand that is certain may decide alone: false && x, true || x. */
+/* A certain operand may decide alone: false && x, true || x. */
 static double and_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)c, (void)y;
     if ((x[0] == 0 && e[0] == 0) || (x[1] == 0 && e[1] == 0)) return 0;
@@ -258,7 +258,7 @@ static pl_status xor_bound(pl_bound *c) {
     return pl_b_any_error(c) ? pl_b_each_legacy(c, xor_element) : PL_OK;
 }
 
-/* The bound of the side that is picked; of both, and their distance, where that is not certain. */
+/* Bound of the selected side. If the condition is uncertain: of both sides, plus their distance. */
 static double where_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)c, (void)y;
     if (e[0] == 0) return x[0] != 0 ? e[1] : e[2];

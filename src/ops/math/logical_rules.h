@@ -1,4 +1,4 @@
-/* Rules that the rows of logical.c name and that stand in the files beside it. */
+/* Rules named in the rows of logical.c and defined in the files beside it. */
 #ifndef PL_LOGICAL_RULES_H
 #define PL_LOGICAL_RULES_H
 

@@ -20,7 +20,7 @@ static pl_status matmul_eval(pl_eval *c) {
     return pl_matmul_eval(c, 0, 1, (pl_matmul_options){ 0 }, 1);
 }
 
-/* Length of the sums: the dim of A that they run over. */
+/* Length of the sums: the inner dim of A. */
 static double depth_of(const pl_tensor *a, pl_matmul_options o) {
     if (a->rank < 2) return (double)a->n_elements;
     const int row = o.trans_batch_a && a->rank >= 3 ? 0 : a->rank - 2;
@@ -88,7 +88,7 @@ static pl_status det_infer(pl_infer *c) {
     return pl_infer_set(c, 0, dtype, rank - 2, c->in[0]->dims);
 }
 
-/* By elimination with partial pivoting, in place. */
+/* Gaussian elimination with partial pivoting, in place. */
 static double determinant(double *a, int64_t n) {
     double det = 1;
     for (int64_t k = 0; k < n; k++) {
@@ -132,8 +132,8 @@ static pl_status det_eval(pl_eval *c) {
     return PL_OK;
 }
 
-/* By Hadamard: a determinant moves by at most the product of the row norms times the relative
- * errors of the rows. */
+/* Hadamard's inequality: a determinant changes by at most the product of the row norms times the
+ * relative errors of the rows. */
 static pl_status det_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
     const double *px = pl_b_x(c, 0), *ex = pl_b_e(c, 0), *py = pl_b_y(c, 0);

@@ -1,4 +1,4 @@
-/* Emission of matrix products: calls of src/kernels, on views where they can. */
+/* Emission of matrix products: calls of src/kernels, on views where possible. */
 #include <stdio.h>
 
 #include "ops/emit.h"
@@ -22,14 +22,14 @@ static pl_ref as_matrix(pl_emit *c, int i, pl_ref x) {
     return pl_emit_reshape(c, x, 2, dims);
 }
 
-/* In the shape of output 0 (vectors lose their dim of 1). */
+/* Sets output 0 in its shape (vectors lose their dim of 1). */
 static pl_status out_product(pl_emit *c, pl_ref y) {
     int64_t dims[PL_EMIT_RANK_MAX];
     pl_emit_out_dims(c, 0, dims);
     return pl_emit_out(c, 0, pl_emit_reshape(c, y, c->out[0]->rank, dims));
 }
 
-/* Integers wrap: a sum of products in 64 bits over a dim of its own. */
+/* Integers wrap: a sum of products in 64 bits over an extra dim. */
 static pl_ref integer_product(pl_emit *c, pl_ref a, pl_ref b) {
     int64_t da[PL_EMIT_RANK_MAX], db[PL_EMIT_RANK_MAX];
     pl_dtype dtype;
@@ -80,7 +80,7 @@ static pl_ref gemm_of(pl_emit *c) {
     return y;
 }
 
-/* Gemm of integers: alpha and beta are floats, which the kernel truncates; rare. */
+/* Integer Gemm is declined: alpha and beta are floats, which the kernel truncates; rare. */
 pl_status pl_emit_gemm_rule(pl_emit *c) {
     if (!pl_emit_is_float(c->in[0]->dtype)) return pl_emit_decline(c, "Gemm of integers");
     return pl_emit_out(c, 0, gemm_of(c));

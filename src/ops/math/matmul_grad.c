@@ -3,7 +3,7 @@
 #include "ops/lib/grad_nn.h"
 #include "ops/math/matmul_rules.h"
 
-/* Both operands as matrices: vectors get a dim of 1, and the product with it. */
+/* Both operands and the product as matrices: vectors get a dim of 1. */
 typedef struct operands {
     pl_value *a, *b, *dy;
     int rank_a, rank_b;
@@ -22,7 +22,7 @@ static operands as_matrices(pl_grad *c) {
     }
     if (o.rank_a == 1) {
         o.a = pl_g_unsqueeze(c, o.a, &first, 1);
-        /* The row stands before the column. */
+        /* The row dim comes before the column dim. */
         const int rank = pl_g_rank(c, o.dy);
         const int64_t at = rank >= 1 ? rank - 1 : 0;
         o.dy = pl_g_unsqueeze(c, o.dy, &at, 1);
@@ -58,7 +58,7 @@ pl_status pl_gemm_grad(pl_grad *c) {
     pl_value *a = c->node->in[0], *b = c->node->in[1], *dy = c->dy[0];
     const bool ta = pl_attr_int(c->node, "transA") != 0, tb = pl_attr_int(c->node, "transB") != 0;
     const double alpha = pl_attr_float(c->node, "alpha"), beta = pl_attr_float(c->node, "beta");
-    if (pl_g_opset(c) < 11) { /* Gemm needs its C before that */
+    if (pl_g_opset(c) < 11) { /* before opset 11 Gemm requires C */
         if (c->wanted[0]) {
             pl_value *g = pl_g2(c, "MatMul", dy, tb ? b : pl_g_swap_last(c, b));
             c->dx[0] = pl_g_scaled(c, ta ? pl_g_swap_last(c, g) : g, alpha);
@@ -103,7 +103,7 @@ pl_status pl_fused_matmul_grad(pl_grad *c) {
     return pl_g_expanded(c, mark, &y);
 }
 
-/* d det / dx = cofactors: the determinants of what is left without row i and column k. */
+/* d det / dx = cofactors: determinants of the matrix without row i and column k. */
 pl_status pl_det_grad(pl_grad *c) {
     pl_value *x = c->node->in[0];
     const int rank = pl_g_rank(c, x);

@@ -1,5 +1,5 @@
-/* Reductions over axes, places of extremes, running sums. The loops are in reduce_loops.c
- * and reduce_axis.c. */
+/* Reductions over axes, ArgMax and ArgMin, running sums. The loops are in reduce_loops.c and
+ * reduce_axis.c. */
 #include "ops/math/reduce.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static bool reduces_all(const pl_node *node, size_t n_axes) {
     return n_axes == 0 && pl_attr_int(node, "noop_with_empty_axes") == 0;
 }
 
-/* The axes are an input that is not known yet. */
+/* The axes are an input whose content is unknown. */
 static pl_status infer_open(pl_infer *c, int rank, bool keep) {
     const pl_dtype dtype = pl_infer_dtype_of(c, 0);
     const pl_dim n_axes = pl_infer_rank(c, 1) == 1 ? pl_infer_dim(c, 1, 0) : PL_DIM_UNKNOWN;
@@ -53,7 +53,7 @@ static pl_status reduce_shape(pl_infer *c, int *out_rank) {
     return pl_infer_set(c, 0, dtype, n, dims);
 }
 
-/* A shape reduced to one number: nothing but a single element, or a product, stays symbolic. */
+/* Content of a shape reduced to one number. Symbols survive only for one element or a product. */
 static pl_status reduce_content(pl_infer *c, int rank, bool product) {
     const pl_content *x = c->concrete || rank < 0 || rank > 1 ? NULL : pl_content_of(c, 0);
     pl_dim out = PL_DIM_UNKNOWN;
@@ -75,7 +75,7 @@ static pl_status reduce_infer(pl_infer *c) {
     return reduce_shape(c, &rank);
 }
 
-/* Max, min, sum: of one element the element itself. */
+/* Max, min and sum of one element are the element itself. */
 static pl_status reduce_select_infer(pl_infer *c) {
     int rank = -1;
     PL_TRY(reduce_shape(c, &rank));
@@ -108,7 +108,7 @@ static pl_status reduce_eval(pl_eval *c, pl_reduce_kind kind) {
     }
     pl_reduced_axes(c->node, x->rank, axes, n, reduced);
     PL_TRY(pl_reduce(c, kind, x, reduced, pl_out(c, 0)));
-    /* ONNX ReduceMean-18: "yields undefined". NumPy and we say NaN, ONNX Runtime 0. */
+    /* ONNX ReduceMean-18: "yields undefined". NumPy and plumb give NaN, ONNX Runtime 0. */
     if (c->otherwise && kind == PL_REDUCE_MEAN && x->n_elements == 0 &&
         pl_out(c, 0)->n_elements > 0)
         memset(pl_out(c, 0)->data, 0, pl_tensor_bytes(pl_out(c, 0)));
@@ -139,7 +139,7 @@ static pl_status arg_infer(pl_infer *c) {
     pl_dim dims[PL_RANK_MAX];
     if (rank < 0) return pl_infer_set_unranked(c, 0, PL_I64);
     PL_TRY(pl_infer_axis(c, pl_attr_int(c->node, "axis"), rank, &axis));
-    bool empty = false; /* the output, which then needs no element of the axis */
+    bool empty = false; /* output is empty: the axis may be empty, too */
     for (int d = 0; d < rank; d++) {
         const pl_dim dim = c->in[0]->dims[d];
         if (d != axis) dims[n++] = dim;
@@ -203,8 +203,8 @@ static pl_status cum_prod_eval(pl_eval *c) {
     .flags = PL_OP_REDUCTION | PL_OP_SHAPE | (flags_), .out = PL_PORTS({ "reduced", types, 0 }),   \
     .infer = rule, .eval = fn, .grad = grad_, .bound = bound_, .emit = emit_,                      \
     .autocast = __VA_ARGS__
-/* Axes as an attribute, to opset `until_`; then as an input. ranges: of the samples. The dots are
- * what ROW takes. */
+/* Axes as an attribute up to opset `until_`, then as an input. ranges: value ranges of the samples.
+ * Further arguments go to ROW. */
 #define BY_ATTR(name_, until_, types, ranges, ...)                                                 \
     { .name = name_, .since = 1, .until = until_, .in = PL_PORTS({ "data", types, 0 }),            \
       .attrs = PL_ATTRS(PL_A_LIST("axes", INTS), KEEPDIMS), ROW(types, __VA_ARGS__),               \

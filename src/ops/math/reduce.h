@@ -1,4 +1,4 @@
-/* Reductions over any set of axes, and scans along one: the loops under family "reduce". */
+/* Reductions over any set of axes, and scans along one: the loops of family "reduce". */
 #ifndef PL_REDUCE_H
 #define PL_REDUCE_H
 
@@ -17,14 +17,14 @@ typedef enum pl_reduce_kind {
     PL_REDUCE_SUM_SQUARE
 } pl_reduce_kind;
 
-/* y = x reduced over the axes that are marked. Floats are accumulated in double and rounded once;
- * integers in 64 bits, wrapping. Max and min are NaN when an element is. An empty set gives the
- * neutral element (mean: NaN; 0 for integers). */
+/* y = x reduced over the axes marked in `reduced`. Floats are accumulated in double and rounded
+ * once; integers in 64 bits, wrapping. Max and min are NaN when an element is. An empty set gives
+ * the neutral element (mean: NaN; 0 for integers). */
 pl_status pl_reduce(pl_eval *c, pl_reduce_kind kind, const pl_tensor *x, const bool *reduced,
                     pl_tensor *y);
 
-/* Index of the largest (smallest) element along `axis` into int64 y; a NaN wins over all others.
- * Of equals the first, or the last. The axis is not empty. */
+/* Index of the largest (smallest) element along `axis` into int64 y; NaN counts as the extreme.
+ * Ties go to the first, or to the last. The axis must not be empty. */
 void pl_arg_reduce(pl_eval *c, const pl_tensor *x, int axis, bool smallest, bool last,
                    pl_tensor *y);
 

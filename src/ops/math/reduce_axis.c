@@ -1,5 +1,5 @@
-/* Work along one axis: the place of the largest element, and running sums and products.
- * A tensor is seen as [outer, n, inner]; inner positions are handled in blocks. */
+/* Work along one axis: ArgMax and ArgMin, running sums and products. A tensor is seen as [outer, n,
+ * inner]; inner positions are handled in blocks. */
 #include <string.h>
 
 #include "base/size.h"
@@ -15,7 +15,7 @@ typedef struct job {
     const char *x;
     char *y;
     int64_t n, inner, n_blocks;
-    /* of the operator */
+    /* attributes of the operator */
     bool smallest, last;
     bool product, exclusive, reverse;
     bool naive; /* accumulators rounded to float each time */
@@ -38,7 +38,7 @@ static void job_run(pl_eval *c, job *j, const pl_tensor *x, int axis, pl_pool_fn
 
 /* ---- ArgMax, ArgMin ---- */
 
-/* Keys in which the element that is looked for is the largest. */
+/* Keys for which the wanted element is the largest. */
 static void arg_keys(const job *j, const char *x, uint64_t *keys, size_t n) {
     pl_sort_keys(j->dtype, x, keys, n);
     if (!j->smallest) return;
@@ -97,7 +97,7 @@ static void arg_block(const job *j, const char *x, pl_i64 *y, size_t width) {
         y[k] = at[k];
 }
 
-/* Floats: the same in the order of the numbers, which a NaN stands above. */
+/* The same for floats by comparison; NaN is above all numbers. */
 #define ARG_F32(fn, BETTER)                                                                        \
     static void fn(const job *j, const pl_f32 *x, int32_t *at, float *best, size_t width) {        \
         for (int64_t i = 1; i < j->n; i++) {                                                       \
@@ -177,7 +177,7 @@ static void store(const job *j, const row *values, char *y, size_t n) {
     }
 }
 
-/* acc[a] takes up values[k], which becomes the element of the result. */
+/* Accumulates values[k] into acc[a] and stores the running result in values[k]. */
 static void step(const job *j, row *acc, size_t a, row *values, size_t k) {
     if (pl_dtype_is_float(j->dtype)) {
         const double before = acc->f[a], v = values->f[k];

@@ -1,8 +1,8 @@
 /* Error bounds of reductions and running sums.
  *
- * A sum of K terms is off by u_acc c(K) sum|x| at most, whatever the order of its additions, and is
- * then rounded to its own type. Errors of the terms are added for sums; for means they cancel like
- * noise, since a mean over a whole map of equal worst errors does not happen. */
+ * The error of a sum of K terms is at most u_acc c(K) sum|x| in any order of additions; the result
+ * is then rounded to its own type. Inherited errors add up for sums. For means they add in
+ * quadrature: the same worst error in every element of a map does not happen. */
 #include <math.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@
 #include "ops/math/reduce.h"
 #include "ops/math/reduce_rules.h"
 
-typedef struct parts { /* of one rule */
+typedef struct parts { /* inputs and intermediate results of one rule */
     bool reduced[PL_RANK_MAX];
     double k; /* terms of one result */
     const pl_tensor *x, *y;
     const double *out; /* y as doubles */
     double *e;         /* to fill */
-    double tiny;       /* of the type that is added in */
+    double tiny;       /* of the accumulator type */
 } parts;
 
 static pl_status parts_init(pl_bound *c, parts *p) {
@@ -38,7 +38,7 @@ static pl_status parts_init(pl_bound *c, parts *p) {
     return p->out == NULL ? pl_fail_memory(c->err, 1) : PL_OK;
 }
 
-/* x reduced as the node does, by another operation; in scratch. */
+/* Reduces x over the node's axes by another operation; in scratch. */
 static pl_status reduce_as(pl_bound *c, const parts *p, pl_reduce_kind kind, const pl_tensor *x,
                            const double **out) {
     pl_eval eval = {
@@ -53,7 +53,7 @@ static pl_status reduce_as(pl_bound *c, const parts *p, pl_reduce_kind kind, con
     return pl_reduce(&eval, kind, x, p->reduced, &y);
 }
 
-/* fn(x, e) of every element, reduced. */
+/* Applies fn(x, e) to every element, then reduces. */
 typedef double (*term_fn)(const pl_bound *c, double x, double e);
 static pl_status reduce_terms(pl_bound *c, const parts *p, pl_reduce_kind kind, term_fn fn,
                               const double **out) {
@@ -77,13 +77,13 @@ static double largest_of(const pl_bound *c, double x, double e) {
     (void)c;
     return fabs(x) + e;
 }
-/* What e makes of a square. */
+/* Change of x^2 when x changes by e. */
 static double square_change(const pl_bound *c, double x, double e) {
     (void)c;
     return (2 * fabs(x) + e) * e;
 }
 
-/* Integers wrap exactly alike; only what they inherit counts. */
+/* Integer sums wrap identically everywhere: no local error. */
 static double accumulator(const pl_bound *c) {
     return pl_dtype_is_float(c->out_native[0]) ? c->u_acc : 0;
 }
@@ -102,7 +102,8 @@ static pl_status sum_bound(pl_bound *c, bool mean) {
     PL_TRY(reduce_terms(c, &p, PL_REDUCE_SUM, size_of, &size));
     if (c->e_in[0] != NULL)
         PL_TRY(reduce_as(c, &p, mean ? PL_REDUCE_L2 : PL_REDUCE_SUM, c->e_in[0], &inherited));
-    /* As in bound_dot.c: what grows with K is the drift of a sum that grows itself. */
+    /* As in bound_dot.c: the part that grows with K applies to the growing sum |y|, not to
+     * sum|x|. */
     enum { STEADY = 4 };
     const double own = p.k > 1 ? accumulator(c) * pl_b_chain(p.k) : 0, n = mean ? p.k : 1;
     const double steady = fmin(own, STEADY * accumulator(c)), drift = own - steady;
@@ -137,7 +138,7 @@ pl_status pl_reduce_sum_square_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* The squares of floats beyond 2^64 overflow in every runtime, although the root does not. */
+/* Squares of floats above 2^64 overflow in every runtime, although the root would not. */
 static double square_limit(const pl_bound *c) {
     return c->u_acc < 0x1p-40 ? HUGE_VAL : 0x1p128;
 }
@@ -151,15 +152,15 @@ pl_status pl_reduce_l2_bound(pl_bound *c) {
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
     for (int64_t i = 0; i < p.y->n_elements; i++) {
         const double y = p.out[i], square = y * y;
-        /* Squares below the smallest normal number may be read as 0. */
+        /* Squares below the smallest normal number may be flushed to 0. */
         double change = c->u_acc * pl_b_chain(p.k) * square + fmin(p.k * p.tiny, 3 * square);
         if (inherited != NULL) change += inherited[i];
-        /* Not change / 2y, which is the same for small ones and nothing for y = 0. */
+        /* Not change / 2y: equal to it for small changes, but finite for y = 0. */
         p.e[i] = change == 0 ? 0
                              : change / (sqrt(square + change) + y) + pl_b_round(c, y) +
                                    pl_b_maths(c, PL_MATHS_SQRT, 1, y);
         if (isfinite(y) && square >= square_limit(c)) p.e[i] = HUGE_VAL;
-        if (!is_float) p.e[i] = 1; /* truncated from a root in floating point */
+        if (!is_float) p.e[i] = 1; /* truncated from a floating-point root */
     }
     return PL_OK;
 }
@@ -188,7 +189,7 @@ pl_status pl_reduce_log_sum_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* Terms exp(x - y) sum up to 1; each is off by u(2 + |x - y|) and its x's error. */
+/* The terms exp(x - y) sum to 1; each errs by u(2 + |x - y|) plus the error of its x. */
 pl_status pl_reduce_log_sum_exp_bound(pl_bound *c) {
     parts p;
     pl_tensor *weighted = NULL;
@@ -227,7 +228,7 @@ pl_status pl_reduce_log_sum_exp_bound(pl_bound *c) {
 
 /* ---- products and extremes ---- */
 
-/* K roundings in a row, each relative; they do not cancel like those of sums. */
+/* K relative roundings in a row. Their sizes do not shrink by cancellation as in sums. */
 static double product_chain(double k) {
     return fmin(fmax(k - 1, 0), 2 + sqrt(k));
 }
@@ -263,7 +264,7 @@ pl_status pl_reduce_extreme_bound(pl_bound *c) {
 
 /* ---- along one axis ---- */
 
-/* The farthest index that could win as well. */
+/* The distance to the farthest index that could win as well. */
 pl_status pl_arg_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0);
     double *out = NULL;
@@ -287,7 +288,7 @@ pl_status pl_arg_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* The node's own kernel on |x| + extra e. */
+/* Runs the node's kernel on |x|, plus e if asked for. */
 static pl_status cumulate_sizes(pl_bound *c, bool with_error, pl_tensor **out) {
     const double *x = pl_b_x(c, 0), *e = with_error ? pl_b_e(c, 0) : NULL;
     const pl_tensor *t = pl_b_in(c, 0);

@@ -8,7 +8,8 @@
 
 /* ---- Reduce… ---- */
 
-/* Axes by attribute, or by a constant input; 0 and true: nothing is reduced. */
+/* Axes from the attribute or a constant input. *nothing: noop_with_empty_axes, nothing is reduced.
+ * False when the axes are not constant. */
 static bool axes_of(pl_emit *c, unsigned *axes, bool *nothing) {
     int64_t list[PL_EMIT_RANK_MAX];
     size_t n = 0;
@@ -33,11 +34,11 @@ static bool axes_of(pl_emit *c, unsigned *axes, bool *nothing) {
     return true;
 }
 
-/* What is done with each element, how they are put together, what is done with the result. */
+/* How each element is transformed, how elements are folded, how the result is transformed. */
 typedef struct formula {
     const char *before, *after;
     pl_fold fold;
-    bool in_double; /* integers, too: roots and logarithms */
+    bool in_double; /* integers, too, for roots and logarithms */
     bool mean;
 } formula;
 

@@ -1,6 +1,6 @@
 /* Gradients of reductions and running sums.
  *
- * The incoming gradient is given its reduced axes back as dims of 1; then the formulas broadcast.
+ * The incoming gradient gets its reduced axes back as dims of 1, so that the formulas broadcast.
  * PyTorch's conventions: equal extremes share evenly, the norm of zeros has slope 0. */
 #include "ops/grad.h"
 #include "ops/math/reduce_rules.h"
@@ -19,7 +19,7 @@ static bool known_axes(pl_grad *c, int rank, int64_t *axes, size_t *n) {
     return true;
 }
 
-/* v, of the shape of the output, with dims of 1 for the reduced axes. */
+/* v, which has the shape of the output, with dims of 1 for the reduced axes. */
 static pl_value *restored(pl_grad *c, pl_value *v) {
     int64_t axes[PL_RANK_MAX];
     size_t n = 0;
@@ -33,7 +33,7 @@ static pl_value *restored(pl_grad *c, pl_value *v) {
     return pl_g_unsqueeze(c, v, axes, n);
 }
 
-/* The node's own kind of reduction, of other data, with keepdims. */
+/* Reduces other data over the node's axes with keepdims. */
 static pl_value *again(pl_grad *c, const char *op, pl_value *x) {
     int64_t axes[PL_RANK_MAX];
     size_t n = 0;
@@ -57,7 +57,7 @@ static pl_value *again(pl_grad *c, const char *op, pl_value *x) {
         return c->st;                                                                              \
     }
 
-/* Formulas that do not use y leave it out, so that no node is written for it. */
+/* Rules that do not use y do not build it, so that no node is added for it. */
 pl_status pl_reduce_sum_grad(pl_grad *c) {
     c->dx[0] = pl_g_expand_like(c, restored(c, c->dy[0]), c->node->in[0]);
     return c->st;
@@ -99,7 +99,8 @@ pl_status pl_reduce_extreme_grad(pl_grad *c) {
     return c->st;
 }
 
-/* The product of the others: with zeros set to 1, product / x, and nothing where another is 0. */
+/* The product of the other elements: with zeros replaced by 1 it is product / x, and 0 where
+ * another element is 0. */
 pl_status pl_reduce_prod_grad(pl_grad *c) {
     pl_value *x = c->node->in[0];
     pl_value *is_zero = pl_g_equal(c, x, pl_g_number(c, x, 0));
@@ -119,7 +120,8 @@ static pl_value *cumulate(pl_grad *c, const char *op, pl_value *x, bool exclusiv
     return pl_g_op(c, op, (pl_value *const[]){ x, c->node->in[1] }, 2, attrs, 2);
 }
 
-/* Every element went into those at and after it: add up from the other end. */
+/* Each element contributes to all results at and after it, so the gradient is a sum from the other
+ * end. */
 static pl_value *backwards(pl_grad *c, pl_value *g) {
     return cumulate(c, "CumSum", g, pl_attr_int(c->node, "exclusive") != 0,
                     pl_attr_int(c->node, "reverse") == 0);
@@ -130,7 +132,7 @@ pl_status pl_cum_sum_grad(pl_grad *c) {
     return c->st;
 }
 
-/* sum(dy y) / x before the first zero; at it the products without it; after it nothing. */
+/* Before the first zero sum(dy y) / x; at it the products without it; after it 0. */
 pl_status pl_cum_prod_grad(pl_grad *c) {
     const bool exclusive = pl_attr_int(c->node, "exclusive") != 0;
     const bool reverse = pl_attr_int(c->node, "reverse") != 0;

@@ -1,9 +1,9 @@
 /* Reductions over any set of axes.
  *
- * Adjacent axes of one kind are joined, so that what is innermost is one contiguous run, either
- * reduced (then each run goes to the vector maths) or kept (then runs are folded into a row of
- * accumulators). Long reductions are cut into parts whose number depends on the shape alone; the
- * parts are put together in order, so threads change no bit. */
+ * Adjacent axes of one kind are merged, so that the innermost run is contiguous. It is either
+ * reduced (each run goes to the vector maths) or kept (runs are folded into a row of accumulators).
+ * Long reductions are split into parts whose number depends only on the shape. The parts are
+ * combined in order, so the number of threads does not change a bit. */
 #include <math.h>
 #include <string.h>
 
@@ -13,11 +13,11 @@
 
 enum {
     BLOCK = 512,       /* accumulators of one unit of work */
-    PART = 32 * 1024,  /* elements below which a reduction is not cut */
+    PART = 32 * 1024,  /* reductions of fewer elements are not split */
     GRAIN = 16 * 1024, /* elements below which threads do not pay */
 };
 
-/* What is done with an element and the accumulator. */
+/* How an element is folded into the accumulator. */
 typedef enum fold_op { ADD = 0, ADD_ABS, ADD_SQUARE, MULTIPLY, TAKE_MAX, TAKE_MIN } fold_op;
 
 typedef union row { /* accumulators: floats in double, integers in int64 */
@@ -38,10 +38,10 @@ typedef struct job {
     int64_t reduce_dims[PL_RANK_MAX], reduce_strides[PL_RANK_MAX];
     bool inner_reduced;
     int64_t inner;    /* length of the innermost run */
-    int64_t n_rows;   /* runs that are folded into one output, or one row of outputs */
+    int64_t n_rows;   /* runs folded into one output, or into one row of outputs */
     int64_t n_blocks; /* blocks of outputs in a row */
     int64_t n_parts, part;
-    int64_t count; /* elements that one output stands for */
+    int64_t count; /* elements reduced into one output */
     row *partial;
 } job;
 
@@ -95,7 +95,7 @@ static int64_t int_op(fold_op op, bool is_u64, int64_t a, int64_t v) {
 RUN_PRODUCT(product_f32, pl_f32)
 RUN_PRODUCT(product_f64, pl_f64)
 
-/* Of a few elements: a call would cost more. */
+/* For few elements a call would cost more. */
 enum { SHORT = 8 };
 static double short_sum(const pl_f32 *x, size_t n) {
     double sum = 0;
@@ -177,7 +177,7 @@ static void fold_run(const job *j, fold_op op, row *acc, const char *x, int64_t 
     }
 }
 
-/* exp(x - shift) added up: into one accumulator, or element by element. */
+/* Adds up exp(x - shift), into one accumulator or element by element. */
 static void fold_exp(const job *j, row *acc, const double *shift, const char *x, int64_t n) {
     const pl_vmath_f64 *v = &pl_vmath_get()->f64;
     for (int64_t at = 0; at < n; at += BLOCK) {
@@ -206,7 +206,7 @@ static int64_t int_start(fold_op op, pl_dtype dtype) {
     case TAKE_MAX: return dtype == PL_BOOL || dtype == PL_U64 ? 0 : pl_dtype_int_min(dtype);
     case TAKE_MIN:
         if (dtype == PL_BOOL) return 1;
-        return dtype == PL_U64 ? -1 : pl_dtype_int_max(dtype); /* -1: all bits */
+        return dtype == PL_U64 ? -1 : pl_dtype_int_max(dtype); /* -1: all bits set */
     }
     return 0;
 }
@@ -246,8 +246,8 @@ static void finish(const job *j, row *acc, size_t n, char *y) {
 
 /* ---- units of work ---- */
 
-typedef struct unit { /* one block of outputs, one part of what is reduced into it */
-    int64_t output;   /* the first */
+typedef struct unit { /* one block of outputs and one part of the elements reduced into it */
+    int64_t output;   /* index of the first */
     size_t width;
     const char *x; /* of row 0 */
     int64_t row_begin, row_end;
@@ -288,7 +288,7 @@ static int64_t row_offset(const job *j, int64_t at) {
     return offset;
 }
 
-/* Max and min of floats need no wider accumulators. */
+/* Max and min of floats need no wider accumulators than float. */
 static void fold_extremes(const job *j, const unit *w, row *acc) {
     const pl_vmath_f32 *v = &pl_vmath_get()->f32;
     float best[BLOCK];
@@ -302,7 +302,7 @@ static void fold_extremes(const job *j, const unit *w, row *acc) {
         acc->f[k] = (double)best[k];
 }
 
-/* shift: not NULL = sum of exp(x - shift). */
+/* shift not NULL: sum of exp(x - shift). */
 static void fold_unit(const job *j, const unit *w, fold_op op, const double *shift, row *acc) {
     start(j, op, acc, w->width);
     for (int64_t r = w->row_begin; r < w->row_end; r++) {
@@ -347,7 +347,7 @@ static void units_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-/* Runs that lie one after the other, one output each: no places to compute. */
+/* Consecutive runs with one output each: no offsets to compute. */
 static void runs_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
     for (int64_t at = begin; at < end; at += BLOCK) {
@@ -389,7 +389,7 @@ static void group_axes(job *j, const pl_tensor *x, const bool *reduced) {
     int n = 0;
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
     bool is_reduced[PL_RANK_MAX];
-    if (x->n_elements == 0) { /* its other dims may be too large to multiply */
+    if (x->n_elements == 0) { /* the product of the other dims may overflow */
         j->inner_reduced = true;
         return;
     }
@@ -420,7 +420,7 @@ static void group_axes(job *j, const pl_tensor *x, const bool *reduced) {
     j->count = j->inner_reduced ? j->n_rows * j->inner : j->n_rows;
 }
 
-/* How a reduction is cut: rows, or the one run. */
+/* How a reduction is split: by rows, or within the single run. */
 static void plan_parts(job *j) {
     const int64_t width = j->inner_reduced ? j->inner : pl_i64_min(j->inner, BLOCK);
     const int64_t things = j->n_rows > 1 || !j->inner_reduced ? j->n_rows : j->inner;
@@ -456,7 +456,7 @@ static float naive_end(pl_reduce_kind kind, float acc, float n, float max) {
     }
 }
 
-/* Goes over x once, in index order. acc NULL: takes the largest into max. */
+/* One pass over x in index order. acc NULL: computes the largest element into max. */
 static void naive_pass(pl_reduce_kind kind, const pl_tensor *x, const pl_f32 *data,
                        const bool *reduced, float *acc, float *max) {
     int64_t stride[PL_RANK_MAX] = { 0 }, index[PL_RANK_MAX] = { 0 }, step = 1, to = 0;

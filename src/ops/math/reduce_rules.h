@@ -1,10 +1,10 @@
-/* Rules that the rows of reduce.c name and that stand in the files beside it. */
+/* Rules named in the rows of reduce.c and defined in the files beside it. */
 #ifndef PL_REDUCE_RULES_H
 #define PL_REDUCE_RULES_H
 
 #include "ops/op.h"
 
-/* Which axes of x the node reduces; axes: its second input, NULL when there is none. */
+/* The axes of x that the node reduces. axes: its second input, NULL when there is none. */
 void pl_reduced_axes(const pl_node *node, int rank, const int64_t *axes, size_t n_axes,
                      bool *reduced);
 

@@ -37,7 +37,7 @@ LIBM(sin, sin)
 LIBM(sinh, sinh)
 LIBM(sqrt, sqrt)
 LIBM(tan, tan)
-/* Round-11: halves to even, which is rint's default mode. */
+/* Round-11: halves to even, the default mode of rint. */
 LIBM(round, rint)
 
 /* From the vector maths. */
@@ -62,7 +62,7 @@ static pl_status reciprocal_eval(pl_eval *c) {
 PL_UNARY_PLAIN(abs, fabsf(x), fabs(x))
 static void abs_i64(const void *p, const pl_i64 *x, pl_i64 *y, size_t n) {
     (void)p;
-    /* Through unsigned: the minimum wraps onto itself instead of overflowing. */
+    /* Through unsigned: INT64_MIN wraps to itself instead of overflowing. */
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] < 0 ? (int64_t)(0u - (uint64_t)x[i]) : x[i];
 }
@@ -153,12 +153,12 @@ static pl_status bitwise_not_eval(pl_eval *c) {
 
 /* ---- error bounds (docs/blame.md): rounding, then what an error e of x becomes ---- */
 
-/* A float below the smallest normal number: some runtimes read it as zero. */
+/* A float below the smallest normal number, which some runtimes read as zero. */
 static bool is_denormal(const pl_bound *c, double x) {
     return c->u > 0 && x != 0 && fabs(x) < c->tiny;
 }
 
-/* The same magnitude comes out that went in. */
+/* The magnitude does not change, so the error does not either. */
 static double pass_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)c, (void)x, (void)y;
     return e[0];
@@ -181,20 +181,20 @@ static pl_status pass_bound(pl_bound *c) {
 static double larger_change(double y, double low, double high) {
     return fmax(fabs(high - y), fabs(y - low));
 }
-static double unit(double x) { /* into the domain of asin */
+static double unit(double x) { /* clamps to the domain of asin */
     return x < -1 ? -1 : x > 1 ? 1 : x;
 }
 
-/* asinh, acosh and atanh on a device are log(x + sqrt(x^2 +- 1)) and log((1 + x) / (1 - x)) / 2,
+/* Devices compute asinh, acosh and atanh as log(x + sqrt(x^2 +- 1)) and log((1 + x) / (1 - x)) / 2,
  * which cancel near 0: a few roundings of the argument, then the logarithm. */
 static double log_of_sum(const pl_bound *c, double x, double y) {
     const double error = pl_b_maths(c, PL_MATHS_LOG, x, y);
     return error == 0 ? 0 : error + pl_b_maths(c, PL_MATHS_SQRT, x, 1) + 2 * c->u_acc;
 }
 
-/* Functions that one program computes and another approximates: 2u where runtimes were measured, 3u
- * where not, 4u where a runtime was seen to need it. The second derivative's share is added where
- * the first can vanish. */
+/* Functions that implementations approximate differently: 2u where runtimes were measured, 3u where
+ * not, 4u where a runtime needed it. A second-order term is added where the first derivative can
+ * vanish. */
 BOUND(exp, u *y *(2 + fabs(x)) + pl_b_maths(c, PL_MATHS_EXP, x, y), y *expm1(e))
 BOUND(tanh, u *(2 * fabs(y) + fabs(x) * (1 - y * y)) + pl_b_maths(c, PL_MATHS_TANH, x, y),
       ((1 - y * y) + 0.4 * e) * e)
@@ -223,7 +223,7 @@ BOUND(sinh, u *(2 * fabs(y) + fabs(x) * cosh(x)) + pl_b_maths(c, PL_MATHS_EXP, x
 BOUND(tan, 3 * u * fabs(y) + (1 + fabs(y)) * (1 + fabs(y)) * pl_b_maths(c, PL_MATHS_SIN, x, 1),
       (1 + y * y) * e < 0.5 ? 2 * (1 + y * y) * e : HUGE_VAL)
 
-/* Integers go through float, whose erf may reach 1 before the exact one does. */
+/* Integers go through float, whose erf reaches 1 earlier than the exact one. */
 BOUND(erf_float, u *(2 * fabs(y) + fabs(x) * M_2_SQRTPI * exp(-x * x)),
       (M_2_SQRTPI * exp(-x * x) + 0.5 * e) * e)
 static double one_code(const pl_bound *c, const double *x, const double *e, double y) {
@@ -234,7 +234,7 @@ static pl_status erf_bound(pl_bound *c) {
     return pl_dtype_is_float(c->out_native[0]) ? erf_float_bound(c) : pl_b_each(c, one_code);
 }
 
-/* Steps: any value that x can reach. */
+/* Step functions: any value that x can reach within its error. */
 static double sign_of(double x) {
     return (double)((x > 0) - (x < 0));
 }
@@ -253,7 +253,7 @@ STEPS(floor, floor)
 STEPS(round, rint)
 STEPS(sign, sign_of)
 
-/* What is finite here may overflow in the model's own type. */
+/* A value that is finite in fp64 may overflow in the model's own type. */
 static double is_inf_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)y;
     return isfinite(x[0]) && fabs(x[0]) + 8 * e[0] >= c->p[0];
@@ -264,7 +264,7 @@ static pl_status is_inf_bound(pl_bound *c) {
                                           : (double)FLT_MAX;
     return pl_b_each(c, is_inf_element);
 }
-/* An error makes no NaN of a number. */
+/* An error cannot turn a number into NaN. */
 static pl_status is_nan_bound(pl_bound *c) {
     (void)c;
     return PL_OK;
@@ -287,7 +287,7 @@ static pl_value *parabola(pl_grad *c, pl_value *x, double a, double b) {
     return a > 0 ? pl_g_add(c, square, number) : pl_g_sub(c, number, square);
 }
 
-/* dy / (a x^2 + b), or over its root; in float at least, for the square may overflow. */
+/* dy / (a x^2 + b), or over its root. At least in float, because the square may overflow. */
 static pl_value *over(pl_grad *c, pl_value *x, double a, double b, bool root) {
     pl_value *below = parabola(c, pl_g_widened(c, x), a, b);
     if (root) below = pl_g1(c, "Sqrt", below);
@@ -335,7 +335,7 @@ static pl_status infer_bool_like_first(pl_infer *c) {
             { "(float[2,3,4] x) => (y) { y = " name_ "(x) }", ranges, 0 },                         \
             { "(float16[64] x) => (y) { y = " name_ "(x) }", ranges, PL_SAMPLE_NO_GRAD })          \
     }
-/* consumed_inputs of opset 1 to 5 was a hint for in-place work; it has no meaning. */
+/* consumed_inputs of opset 1 to 5 was a hint for in-place work; ignored. */
 #define PL_OLD_ATTRS .attrs = PL_ATTRS(PL_A_LIST("consumed_inputs", INTS))
 
 /* clang-format off */

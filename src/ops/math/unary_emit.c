@@ -1,5 +1,5 @@
-/* Emission of functions of one input: one C expression each, over the functions of jit's prelude.
- * The meaning is that of the kernels in unary.c. */
+/* Emission of functions of one input: one C expression each, with the functions of jit's prelude.
+ * Semantics: the kernels in unary.c. */
 #include "ops/emit.h"
 #include "ops/math/unary_rules.h"
 

@@ -1,4 +1,4 @@
-/* Rules that the rows of unary.c name and that stand in the files beside it. */
+/* Rules named in the rows of unary.c and defined in the files beside it. */
 #ifndef PL_UNARY_RULES_H
 #define PL_UNARY_RULES_H
 

@@ -1,7 +1,7 @@
 /* GroupQueryAttention and RotaryEmbedding of com.microsoft.
  *
  * GroupQueryAttention is causal and keeps its keys and values in buffers: seqlens_k[b] + 1
- * positions of batch item b are valid after this step. When the step brings all of them (the first
+ * positions of batch item b are valid after this step. If the step provides all of them (the first
  * prompt) the buffers start empty, otherwise it appends. */
 #include <string.h>
 
@@ -175,8 +175,8 @@ static pl_status group_lengths(pl_eval *c, group *g) {
     return PL_OK;
 }
 
-/* Rows of the caches: position_ids (its first and what follows for the first prompt), else the
- * place of each position in the buffer. */
+/* Cache row of each position: position_ids (for the first prompt its first element, counting up),
+ * else the index of the position in the buffer. */
 static pl_status group_positions(pl_eval *c, const group *g, pl_rotary *r) {
     const int64_t n = r->batch * r->len;
     int64_t *rows = pl_scratch(c, (size_t)n, sizeof(*rows));
@@ -320,7 +320,7 @@ pl_status pl_ms_group_eval(pl_eval *c) {
 
 enum { R_X, R_POSITION, R_COS, R_SIN };
 
-/* Without rotary_embedding_dim the caches tell the head size. */
+/* Without rotary_embedding_dim the head size follows from the caches. */
 static pl_status rotary_head_size(const pl_infer *c, int64_t *heads, int64_t *size) {
     const int rank = pl_infer_rank(c, R_X);
     const pl_dim last = pl_infer_dim(c, R_X, rank - 1), width = pl_infer_dim(c, R_COS, 1);

@@ -1,7 +1,7 @@
-/* Gradient of com.microsoft GroupQueryAttention, written forward in simple operators.
+/* Gradient of com.microsoft GroupQueryAttention, expanded into simple operators.
  *
- * It is causal. Keys and values stand in a buffer: what is valid of the past, the new ones, zeros.
- */
+ * It is causal. Keys and values are in a buffer: the valid part of the past, the new ones,
+ * zeros. */
 #include <math.h>
 
 #include "ops/lib/grad_move.h"
@@ -60,7 +60,7 @@ static bool load(group *g) {
     const double shift = (double)(1 - g->len);
     g->past_len = g->first_prompt ? pl_g_mul(c, lens, pl_g_int(c, 0)) : pl_g_plus(c, lens, shift);
     pl_value *part[3] = { node->in[QUERY], input(c, KEY), input(c, VALUE) };
-    if (part[1] == NULL) { /* all three side by side */
+    if (part[1] == NULL) { /* q, k and v packed in one input */
         const int64_t q = g->heads * g->size, kv = g->kv_heads * g->size;
         part[0] = pl_g_cut(c, node->in[QUERY], 2, 0, q);
         part[1] = pl_g_cut(c, node->in[QUERY], 2, q, q + kv);
@@ -72,8 +72,8 @@ static bool load(group *g) {
     return c->st == PL_OK;
 }
 
-/* Queries and keys turned by their places in the buffer, or by position_ids (its first and what
- * follows for the first prompt). */
+/* Rotates queries and keys by their index in the buffer, or by position_ids (for the first prompt
+ * its first element, counting up). */
 static void rotate(group *g) {
     static const int64_t flat[1] = { -1 };
     pl_grad *c = g->c;
@@ -92,7 +92,7 @@ static void rotate(group *g) {
     g->k = pl_g_turned(c, g->k, cos, sin, g->size, half);
 }
 
-/* The buffer: row j is the past's, or new, or the row of zeros behind both. */
+/* The buffer: row j is from the past, or new, or the row of zeros appended after both. */
 static pl_value *join(const group *g, pl_value *past, pl_value *fresh) {
     pl_grad *c = g->c;
     const int64_t none[4] = { 0 }, one[4] = { 0, 0, 1, 0 }, axes[2] = { 1, 3 }, axis = 1;
@@ -111,7 +111,7 @@ static pl_value *join(const group *g, pl_value *past, pl_value *fresh) {
     return pl_g_op(c, "GatherElements", (pl_value *[]){ all, at }, 2, &PL_G_INT("axis", 2), 1);
 }
 
-/* Keys up to the query's own place, and no further back than the window: (batch, 1, len, total). */
+/* Keys up to the query's own position, limited by the window: (batch, 1, len, total). */
 static pl_value *visible(const group *g) {
     pl_grad *c = g->c;
     const int64_t window = pl_attr_int(c->node, "local_window_size"), axes[3] = { 1, 2, 3 },
@@ -124,7 +124,7 @@ static pl_value *visible(const group *g) {
     return pl_g2(c, "And", seen, pl_g1(c, "Not", before));
 }
 
-/* With one more logit for each head, which takes its share. */
+/* Softmax with the attention sink: one extra logit per head. */
 static pl_value *softmax(const group *g, pl_value *s) {
     pl_grad *c = g->c;
     pl_value *sink = input(c, SINK);

@@ -1,8 +1,8 @@
 /* Attention operators of com.microsoft: Attention and QAttention (with the projection of the
  * input), MultiHeadAttention and DecoderMaskedMultiHeadAttention (without).
  *
- * Masks add a finite mask_filter_value, so a query that is hidden from all keys still averages;
- * `unidirectional` hides keys altogether, as ONNX Runtime does. */
+ * Masks add a finite mask_filter_value, so a query whose keys are all masked still averages;
+ * `unidirectional` removes keys entirely, as in ONNX Runtime. */
 #include "ops/microsoft/ms_attention.h"
 
 #include <float.h>
@@ -17,7 +17,7 @@ extern const pl_op_def pl_ops_ms_attention[];
 
 /* ---- Attention, QAttention ---- */
 
-/* Where the two operators have the same inputs. */
+/* Inputs that both operators have, at different indices. */
 typedef struct packed_ports {
     int mask, past, attention_bias, past_len; /* -1: the operator has none */
 } packed_ports;
@@ -121,7 +121,7 @@ static pl_status packed_infer(pl_infer *c, const packed_ports *p) {
     return pl_infer_set(c, 1, c->out[0]->dtype, 5, present);
 }
 
-/* q, k and v lie side by side in rows of x. */
+/* q, k and v are side by side in the rows of x. */
 static void split_packed(pl_attention *a, const void *x) {
     const int64_t q = a->q_heads * a->head_size, v = a->q_heads * a->v_size, row = 2 * q + v;
     const pl_heads one = { x, 0, a->q_len * row, a->head_size, row };
@@ -131,7 +131,7 @@ static void split_packed(pl_attention *a, const void *x) {
     a->v.head = a->v_size;
 }
 
-/* Appends the new keys and values to the past in the output present. */
+/* Appends the new keys and values to the past, in output present. */
 static pl_status join_past(pl_eval *c, const packed_ports *p, pl_attention *a) {
     const pl_tensor *past = pl_in(c, p->past);
     const int64_t len = a->kv_len, size = a->head_size;
@@ -170,10 +170,10 @@ static pl_status join_past(pl_eval *c, const packed_ports *p, pl_attention *a) {
     return PL_OK;
 }
 
-/* The shift of causal masks is the length of the past. "Every token can only attend to previous
- * tokens" leaves open where queries stand among more keys than queries without a past: at the
- * first ones here, as in ONNX Attention-24. The other reading is ONNX Runtime's on CPU (1.22 to
- * 1.30), whose mask ends before the last query. */
+/* The causal shift is the length of the past. "Every token can only attend to previous tokens" is
+ * ambiguous when there are more keys than queries and no past: here queries align with the first
+ * keys, as in ONNX Attention-24. The other reading is that of ONNX Runtime on CPU (1.22 to 1.30),
+ * whose mask ends before the last query. */
 static pl_status set_causal(pl_eval *c, pl_attention *a, int64_t past_len) {
     a->causal = pl_attr_int(c->node, "unidirectional") != 0 && a->q_len > 1;
     a->last_free = c->otherwise;
@@ -211,7 +211,7 @@ static pl_attention packed_sizes(const pl_eval *c, bool wide) {
     return a;
 }
 
-/* bias in every row, to which the product is added. */
+/* Fills every row with the bias, to which the product is added. */
 static void fill_rows(bool wide, const void *bias, void *to, int64_t rows, int64_t n) {
     const size_t bytes = (size_t)n * pl_attention_size(wide);
     for (int64_t i = 0; i < rows; i++) {
@@ -251,7 +251,7 @@ static pl_status attention_eval(pl_eval *c) {
     return packed_finish(c, &attention_ports, &a, qkv);
 }
 
-/* QAttention: integers in the projection, scales for all of the weights or for each column. */
+/* QAttention: integer projection; one scale for all weights or one per column. */
 enum { QA_SCALE = 3, QA_W_SCALE = 4, QA_ZERO = 6, QA_W_ZERO = 7 };
 
 static pl_status check_per_column(const pl_infer *c, int i, const char *what, pl_dim columns) {
@@ -482,7 +482,7 @@ static pl_status mha_infer(pl_infer *c, const mha_ports *p) {
     return mha_set(c, &t, shared);
 }
 
-/* Sizes and places of q, k and v in their inputs, before bias and past. */
+/* Sizes and locations of q, k and v in their inputs, before bias and past. */
 static pl_status mha_heads(pl_eval *c, pl_attention *a) {
     const pl_tensor *q = pl_in(c, 0), *k = pl_in(c, 1), *v = pl_in(c, 2);
     const int64_t n = a->q_heads;
@@ -522,7 +522,7 @@ static pl_status mha_heads(pl_eval *c, pl_attention *a) {
     return PL_OK;
 }
 
-/* Keys of rank 4 come from another node that has added its bias. */
+/* Keys of rank 4 come from another node, which has added the bias. */
 static pl_status mha_bias(pl_eval *c, const mha_ports *p, pl_attention *a) {
     if (!pl_has(c, p->bias)) return PL_OK;
     const int64_t n = a->q_heads, hidden = n * a->head_size;
@@ -541,7 +541,7 @@ static pl_status mha_bias(pl_eval *c, const mha_ports *p, pl_attention *a) {
     return PL_OK;
 }
 
-/* One of past_key and past_value with its present. */
+/* Joins past_key or past_value into its present output. */
 static pl_status mha_join(pl_eval *c, const pl_attention *a, int i_past, int out, bool shared,
                           const int64_t *past_len, int64_t size, pl_heads *heads) {
     const pl_tensor *past = pl_in(c, i_past);

@@ -1,5 +1,5 @@
-/* What the attention operators of com.microsoft share: masks, projections.
- * Semantics: docs/ContribOperators.md of ONNX Runtime, and its CPU kernels where that is silent. */
+/* Shared by the attention operators of com.microsoft: masks, projections. Semantics:
+ * docs/ContribOperators.md of ONNX Runtime, and its CPU kernels where that is unclear. */
 #ifndef PL_MS_ATTENTION_H
 #define PL_MS_ATTENTION_H
 
@@ -8,8 +8,8 @@
 #include "ops/lib/attention_dims.h"
 
 /* The additive mask of a node: a mask input in one of its forms (below) with `filter` where it
- * hides a key, plus an attention_bias. Either index may be -1. Sizes in `a` are set, kv_len is the
- * total length. Sets a->bias. */
+ * hides a key, plus an attention_bias. Either index may be -1. Sizes in `a` must be set; kv_len is
+ * the total length. Sets a->bias. */
 pl_status pl_ms_bias(pl_eval *c, pl_attention *a, int mask, int attention_bias, double filter);
 /* Shape rule of the mask: [batch], [2 batch] (ends, then starts), [3 batch + 2] (lengths first),
  * [batch, total], [batch, 1] and [1, 1] (no mask), [batch, q_len, total],
@@ -24,7 +24,7 @@ pl_status pl_ms_check_bias(const pl_infer *c, int i, pl_dim batch, pl_dim heads,
 void *pl_ms_add_bias(pl_eval *c, bool wide, const pl_heads *x, int64_t batch, int64_t n,
                      int64_t len, int64_t size, const void *bias, int64_t offset);
 
-/* All wanted outputs are empty: then the other sizes may be absurd and are ignored. */
+/* All wanted outputs are empty. The other sizes are then unchecked and ignored. */
 bool pl_ms_is_empty(const pl_eval *c);
 /* scale attribute; 0 or absent: 1 / sqrt(head_size) */
 double pl_ms_scale(const pl_eval *c, int64_t head_size);

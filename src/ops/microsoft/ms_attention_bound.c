@@ -12,7 +12,7 @@ static double bound_scale(const pl_bound *c, int64_t head_size) {
     return pl_ms_scale(&eval, head_size);
 }
 
-/* The projection of the input: its values, and what one may be off by. */
+/* The projection of the input: its values, and the error of one. */
 typedef struct projection {
     double *y;
     int64_t rows, n, k;
@@ -30,7 +30,7 @@ static double largest_row(const double *x, int64_t rows, int64_t n) {
     return most;
 }
 
-/* x and w hold what is multiplied; ex and ew their errors or NULL. */
+/* x and w are the factors; ex and ew their errors or NULL. */
 static pl_status project(pl_bound *c, const double *x, const double *ex, const double *w,
                          const double *ew, double u_sum, projection *p) {
     const pl_tensor *b = pl_b_in(c, 2);
@@ -97,13 +97,13 @@ static bool is_empty(const pl_bound *c) {
     return true;
 }
 
-/* " name" when input i is there, else nothing: an argument of a program. */
+/* " name" when input i is given, else "": an argument of a program. */
 static const char *name_of(const pl_bound *c, int i, const char *name) {
     return pl_b_in(c, i) == NULL ? "" : name;
 }
 
-/* Its projection, then MultiHeadAttention: heads one by one have a bound ten times smaller than the
- * largest of all. */
+/* Expands into projection and MultiHeadAttention: bounds per head are about ten times smaller than
+ * one bound from the largest head. */
 static pl_status spelt_attention(pl_bound *c, int64_t q, int64_t v) {
     const bool past = pl_b_in(c, 4) != NULL, present = pl_b_out(c, 1) != NULL;
     const char *after = present ? "k1 = Unsqueeze(pk, zero) v1 = Unsqueeze(pv, zero) "
@@ -140,7 +140,7 @@ pl_status pl_ms_attention_bound(pl_bound *c) {
 
 enum { QA_SCALE = 3, QA_W_SCALE = 4, QA_ZERO = 6, QA_W_ZERO = 7 };
 
-/* Codes less their zero point, scaled: the sums are exact. */
+/* Codes minus their zero point, scaled; the integer sums are exact. */
 static const double *dequantized(pl_bound *c, int i, int scale, int zero, bool errors) {
     const pl_tensor *t = pl_b_in(c, i), *s = pl_b_in(c, scale), *z = pl_b_in(c, zero);
     const double *x = errors ? pl_b_e(c, i) : pl_b_x(c, i), *ps = pl_b_x(c, scale);
@@ -167,7 +167,7 @@ pl_status pl_ms_q_attention_bound(pl_bound *c) {
     return packed_rule(c, 8, -1, &p);
 }
 
-/* Where MultiHeadAttention and DecoderMaskedMultiHeadAttention have the same inputs. */
+/* Inputs that MultiHeadAttention and DecoderMaskedMultiHeadAttention share. */
 typedef struct mha_ports {
     int bias, attention_bias, past_key, past_value, mask, past_len;
 } mha_ports;
@@ -195,7 +195,7 @@ static pl_status mha_bound(pl_bound *c, const mha_ports *p) {
     return pl_b_attention_rule(c, &a);
 }
 
-/* With the bias added before, as spelt_attention. */
+/* Expands the bias into additions before the attention, for the same reason as spelt_attention. */
 static pl_status spelt_bias(pl_bound *c) {
     const int64_t q = pl_b_in(c, 0)->dims[2], v = pl_b_in(c, 2)->dims[2];
     const bool past = pl_b_in(c, 6) != NULL;

@@ -1,5 +1,5 @@
-/* Gradients of com.microsoft Attention, MultiHeadAttention with its decoder, and RotaryEmbedding.
- * Beams and the rarer forms of masks have none. */
+/* Gradients of com.microsoft Attention, MultiHeadAttention, DecoderMaskedMultiHeadAttention and
+ * RotaryEmbedding. Beams and rare forms of masks are not supported. */
 #include <math.h>
 
 #include "ops/lib/grad_nn.h"
@@ -11,12 +11,13 @@ static pl_value *input(const pl_grad *c, int i) {
 
 typedef struct heads {
     pl_grad *c;
-    int64_t n, size, v_size, past; /* past: keys before the first query's own */
+    int64_t n, size, v_size, past; /* past: keys before those of the first query */
     pl_value *q, *k, *v;           /* (batch, heads, len, size) */
     int mask, bias;                /* numbers of inputs; -1 = none */
 } heads;
 
-/* (batch, len, heads * size) as (batch, heads, len, size). No -1: there may be no keys. */
+/* (batch, len, heads * size) to (batch, heads, len, size). Without -1 in the shape: len may be
+ * 0. */
 static pl_value *split(pl_grad *c, pl_value *x, int64_t n) {
     static const int64_t perm[4] = { 0, 2, 1, 3 };
     const int64_t last = pl_g_dim(c, x, 2), dims[4] = { 0, 0, n, last / n };
@@ -30,7 +31,8 @@ static pl_value *unpack(pl_grad *c, pl_value *x, int64_t which) {
     return pl_g_transpose(c, one, perm, 4);
 }
 
-/* What the mask adds: `filter` where it hides a key. Lengths (batch) or flags (batch, keys). */
+/* The mask as an additive bias: `filter` where it hides a key. Lengths (batch) or flags (batch,
+ * keys). */
 static pl_value *mask_of(const heads *h, int64_t keys) {
     pl_grad *c = h->c;
     pl_value *mask = input(c, h->mask);
@@ -57,7 +59,7 @@ static pl_value *mask_of(const heads *h, int64_t keys) {
                  pl_g_number(c, h->q, pl_attr_float(c->node, "mask_filter_value")));
 }
 
-/* Keys up to the query's own place after the past, as a constant. */
+/* Keys up to the query's own position after the past, as a constant. */
 static pl_value *causal(pl_grad *c, int64_t queries, int64_t keys, int64_t past) {
     pl_g_table t;
     if (!pl_g_table_new(c, &t, 2, (const int64_t[]){ queries, keys })) return NULL;
@@ -66,7 +68,7 @@ static pl_value *causal(pl_grad *c, int64_t queries, int64_t keys, int64_t past)
     return pl_g_table_value(c, &t, PL_BOOL);
 }
 
-/* y and the scores before the softmax. */
+/* y, and the scores before the softmax. */
 static pl_value *attend(const heads *h, pl_value **scores) {
     static const int64_t perm[4] = { 0, 2, 1, 3 };
     pl_grad *c = h->c;
@@ -91,7 +93,7 @@ typedef struct mha_ports {
     int bias, mask, attention_bias, past_key, past_value, past_len, beam_width, cache_indirection;
 } mha_ports;
 
-/* q, k and v as they come: apart, k and v together, or all three together. */
+/* q, k and v in any form of the inputs: separate, k and v packed, or all three packed. */
 static void load_heads(heads *h) {
     pl_grad *c = h->c;
     pl_value *q = c->node->in[0], *k = input(c, 1), *v = input(c, 2);
@@ -115,7 +117,7 @@ static void load_heads(heads *h) {
     h->v_size = pl_g_dim(c, h->v, 3);
 }
 
-/* Of q, k and v side by side; keys of rank 4 have theirs. */
+/* Adds the bias, which has parts for q, k and v. Keys of rank 4 include it already. */
 static void add_bias(heads *h, pl_value *bias) {
     pl_grad *c = h->c;
     const int64_t dims[3] = { h->n, 1, -1 }, each = h->n * h->size;
@@ -128,8 +130,8 @@ static void add_bias(heads *h, pl_value *bias) {
     }
 }
 
-/* New rows behind the past; with `at` >= 0 the past is a buffer that they are written into, of
- * which what lies before their end is used. *present: all of it. */
+/* Appends new rows to the past. With `at` >= 0 the past is a buffer that they are written into, and
+ * the rows up to their end are returned. *present: the whole buffer. */
 static pl_value *with_past(pl_grad *c, pl_value *past, pl_value *fresh, int64_t at,
                            pl_value **present) {
     *present = fresh;
@@ -213,7 +215,8 @@ pl_status pl_ms_attention_grad(pl_grad *c) {
     return pl_g_expanded(c, mark, y);
 }
 
-/* Inputs in another order than RotaryEmbedding of ai.onnx; one position is where a row starts. */
+/* Inputs are in another order than in ai.onnx RotaryEmbedding; a single position is the start of
+ * every row. */
 pl_status pl_ms_rotary_grad(pl_grad *c) {
     const pl_node *node = c->node;
     pl_value *x = node->in[0], *ids = node->in[1];

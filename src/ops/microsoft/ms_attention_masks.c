@@ -1,4 +1,4 @@
-/* Masks and small pieces that the attention operators of com.microsoft share. */
+/* Masks and helpers shared by the attention operators of com.microsoft. */
 #include <math.h>
 
 #include "base/size.h"
@@ -21,7 +21,7 @@ static bool differ(pl_dim a, pl_dim b) {
     return pl_dim_known(a) && pl_dim_known(b) && a.value != b.value;
 }
 
-/* [batch, 1] and [1, 1] hide nothing, whatever they hold. */
+/* [batch, 1] and [1, 1] hide nothing, whatever their values. */
 static bool is_dummy(pl_dim batch, pl_dim found0, pl_dim found1) {
     return !differs(found1, 1) && (!differs(found0, 1) || !differ(found0, batch));
 }
@@ -77,7 +77,7 @@ static double get(bool wide, const void *from, int64_t i) {
     return wide ? ((const pl_f64 *)from)[i] : (double)((const pl_f32 *)from)[i];
 }
 
-/* Rows of the mask for each batch item: one for all queries, or one for each. */
+/* Mask rows per batch item: one for all queries, or one per query. */
 static int64_t mask_rows(const pl_tensor *mask, int64_t q_len) {
     return mask->rank >= 3 ? q_len : 1;
 }
@@ -118,12 +118,12 @@ static pl_status mask_bias(pl_eval *c, pl_attention *a, int i_mask, double filte
     return PL_OK;
 }
 
-/* A mask that hides nothing, whatever it holds. */
+/* A mask that hides nothing, whatever its values. */
 static bool mask_is_dummy(const pl_tensor *mask, const pl_attention *a) {
     return mask->rank == 2 && (mask->dims[1] != a->kv_len || mask->dims[0] != a->batch);
 }
 
-/* Both at once: their sum, one matrix for each batch item and head of the attention bias. */
+/* Mask and attention bias together: their sum, one matrix per batch item and head of the bias. */
 static pl_status sum_biases(pl_eval *c, pl_attention *a, const pl_heads *x, int64_t heads) {
     const int64_t dims[] = { a->batch, heads, a->q_len, a->kv_len };
     int64_t n = 0;

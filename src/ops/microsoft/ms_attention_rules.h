@@ -1,4 +1,4 @@
-/* Rules that the rows of ms_attention.c name and that stand in the files beside it. */
+/* Rules named in the rows of ms_attention.c and defined in the files beside it. */
 #ifndef PL_MS_ATTENTION_RULES_H
 #define PL_MS_ATTENTION_RULES_H
 

@@ -1,8 +1,8 @@
 /* ONNX Runtime's fused normalisations and Gelu kin (domain com.microsoft,
  * docs/ContribOperators.md).
  *
- * Its graph optimiser makes them; models saved after optimisation and those of its transformer
- * tools hold them. What the fusion keeps in one kernel is not rounded in between. */
+ * ONNX Runtime's graph optimiser creates them; they appear in models saved after optimisation and
+ * in those of its transformer tools. Intermediate results inside a fused kernel are not rounded. */
 #include <string.h>
 
 #include "kernels/vmath.h"
@@ -17,7 +17,7 @@ extern const pl_op_def pl_ops_ms_fused[];
 
 enum { BLOCK = 512 };
 
-/* ---- Gelu and kin ---- */
+/* ---- Gelu, FastGelu ---- */
 
 PL_UNARY_VMATH(gelu, gelu_erf)
 PL_UNARY_VMATH(fast_gelu, gelu_tanh)
@@ -56,7 +56,7 @@ static pl_status bias_gelu_eval(pl_eval *c) {
     return pl_eval_binary(c, &ops, NULL);
 }
 
-/* The bias, when given, is stretched onto X. */
+/* The bias, when given, broadcasts to X. */
 static pl_status biased_infer(pl_infer *c) {
     if (c->n_in > 1) PL_TRY(pl_norm_check_onto(c, 1, "bias"));
     return pl_infer_set_like(c, 0, 0);
@@ -282,7 +282,8 @@ static pl_status skip_norm_infer(pl_infer *c) {
     return PL_OK;
 }
 
-/* Rows of `sum` to output 0. Inputs are 0 where there is none; outputs likewise. */
+/* Normalises the rows of `sum` into output 0. Indices of optional inputs and outputs are 0 when
+ * there is none. */
 static pl_status normalize_sum(pl_eval *c, int64_t n, int64_t rows, void *sum, bool rms, int gamma,
                                int beta, int mean_out, bool is_f64) {
     pl_norm norm = { .rows = rows,
@@ -409,7 +410,8 @@ static pl_status add_table_row(pl_eval *c, const table *t, int64_t id, void *row
     return PL_OK;
 }
 
-/* Position of token i: its own id, or that of a single row for all samples, or its place. */
+/* Position of token i: its own id, or the id from a single row shared by all samples, or its
+ * index. */
 static int64_t position_of(const pl_eval *c, int64_t i, int64_t length) {
     const pl_tensor *t = pl_in(c, IN_POSITION_IDS);
     if (t == NULL) return i % length;
@@ -562,7 +564,7 @@ static pl_status skip_group_norm_eval(pl_eval *c) {
     const bool is_f64 = x->dtype == PL_F64;
     if (x->n_elements == 0) return PL_OK;
     if (pl_attr_int(c->node, "channels_last") == 0) {
-        return pl_eval_unsupported(c, "channels_last=0"); /* ONNX Runtime has none either */
+        return pl_eval_unsupported(c, "channels_last=0"); /* not supported by ONNX Runtime either */
     }
     char *sum = floats_or_scratch(c, 1, x->n_elements, is_f64);
     if (sum == NULL) return pl_eval_memory(c);

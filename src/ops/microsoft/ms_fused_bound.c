@@ -1,4 +1,5 @@
-/* Bounds of ONNX Runtime's fused operators: most are spelt in the operators that were fused. */
+/* Bounds of ONNX Runtime's fused operators: most are expanded into the operators that were
+ * fused. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,7 +10,7 @@ static bool has(const pl_bound *c, int i) {
     return pl_b_in(c, i) != NULL;
 }
 
-/* Any two of the three may be added first. */
+/* A runtime may add any two of the three first. */
 static double three_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double first = fmax(fabs(x[0] + x[1]), fmax(fabs(x[0] + x[2]), fabs(x[1] + x[2])));
     return e[0] + e[1] + e[2] + pl_b_round(c, first) + pl_b_round(c, y);
@@ -21,7 +22,7 @@ pl_status pl_ms_bias_add_bound(pl_bound *c) {
 
 /* ---- Gelu ---- */
 
-/* Absolute, like the sigmoid inside: 2u|x|; its slope stays below 1.13. */
+/* Local error 2u|x|, absolute because of the sigmoid inside; the slope is below 1.13. */
 static double gelu_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double sum = x[0] + x[1];
     const double moved = e[0] + e[1] + (x[1] != 0 ? c->u * fabs(sum) : 0);
@@ -98,7 +99,7 @@ pl_status pl_ms_skip_rms_norm_bound(pl_bound *c) {
                            has(c, 3) ? ", i3" : "", sum, pl_attr_float(c->node, "epsilon")));
 }
 
-/* Rows of three tables, added and normalised. */
+/* Adds rows of three tables and normalises them. */
 pl_status pl_ms_embed_bound(pl_bound *c) {
     const pl_tensor *ids = pl_b_in(c, 0);
     const bool segment = has(c, 1) && has(c, 4), positions = has(c, 8);
@@ -117,7 +118,7 @@ pl_status pl_ms_embed_bound(pl_bound *c) {
 
 /* ---- GroupNorm ---- */
 
-/* Planes of channels, nothing behind it: rows that are normalised. */
+/* Planes of channels without an activation: bounds of normalised rows. */
 static pl_status group_rows(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0);
     const double *g = pl_b_x(c, 1), *b = pl_b_x(c, 2);
@@ -148,7 +149,7 @@ static pl_status group_rows(pl_bound *c) {
     return PL_OK;
 }
 
-/* o0 of `x`: to planes, normalised, activated, back. */
+/* Text that computes o0 from `x`: transpose to planes, normalise, activate, transpose back. */
 static const char *group_text(pl_bound *c, const char *x) {
     const int rank = pl_b_in(c, 0)->rank;
     const bool last = pl_attr_int(c->node, "channels_last") != 0;

@@ -1,5 +1,4 @@
-/* Emission of com.microsoft's fused operators: sums and biases are not rounded between.
- */
+/* Emission of com.microsoft's fused operators: sums and biases are not rounded in between. */
 #include "ops/emit.h"
 #include "ops/lib/emit_norm.h"
 #include "ops/microsoft/ms_fused_rules.h"
@@ -63,7 +62,7 @@ pl_status pl_emit_bias_softmax(pl_emit *c) {
 
 /* ---- normalisations ---- */
 
-/* com.microsoft SkipLayerNormalization: x + skip + bias, which is output 3, too. */
+/* com.microsoft SkipLayerNormalization: x + skip + bias, which is also output 3. */
 static pl_status skip_norm(pl_emit *c, bool rms) {
     const pl_dtype wide = pl_emit_compute(c->in[0]->dtype);
     const int bias = rms ? 3 : 4, last = pl_emit_rank(c, 0) - 1;
@@ -80,8 +79,8 @@ pl_status pl_emit_skip_rms_norm(pl_emit *c) {
     return pl_emit_wants(c, 1) ? pl_emit_decline(c, "the mean is requested") : skip_norm(c, true);
 }
 
-/* com.microsoft GroupNorm: channels last, or second; activation 1 is Swish. SkipGroupNorm adds
- * skip and bias before, and shows the sum as output 1. */
+/* com.microsoft GroupNorm: channels last, or second; activation 1 is Swish. SkipGroupNorm first
+ * adds skip and bias; the sum is output 1. */
 static pl_status ms_groups(pl_emit *c, pl_ref x) {
     int64_t dims[PL_EMIT_RANK_MAX], shape[5], n = 1;
     const int rank = pl_emit_rank(c, 0);

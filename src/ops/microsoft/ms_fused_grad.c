@@ -1,4 +1,4 @@
-/* Gradients of ONNX Runtime's fused operators, written forward in simple ones. */
+/* Gradients of ONNX Runtime's fused operators, expanded into simple ones. */
 #include <math.h>
 
 #include "ops/lib/grad_nn.h"
@@ -35,7 +35,7 @@ pl_status pl_ms_gelu_grad(pl_grad *c) {
     return pl_g_expanded(c, mark, &y);
 }
 
-/* In float at least, as in the kernels: the cube of a float16 overflows early. */
+/* At least in float, as in the kernels: the cube of a float16 overflows early. */
 static pl_status fast_gelu(pl_grad *c, size_t mark, pl_value *sum) {
     pl_value *x = pl_g_widened(c, sum), *cube = pl_g_mul(c, x, pl_g_mul(c, x, x));
     pl_value *inner = pl_g_add(c, x, pl_g_scaled(c, cube, 0.044715));
@@ -99,7 +99,7 @@ pl_status pl_ms_skip_rms_norm_grad(pl_grad *c) {
     return skip_norm_grad(c, true, 0, 3);
 }
 
-/* Rows of three tables, added and normalised. */
+/* Adds rows of three tables and normalises them. */
 pl_status pl_ms_embed_grad(pl_grad *c) {
     const pl_node *node = c->node;
     pl_value *y[3] = { NULL }, *segments = input(c, 1), *positions = input(c, 8);
@@ -117,7 +117,7 @@ pl_status pl_ms_embed_grad(pl_grad *c) {
     return pl_g_expanded(c, mark, y);
 }
 
-/* Channels in front for the norm, and back. */
+/* Moves channels to the front for the normalisation, and back. */
 static pl_value *ms_group(pl_grad *c, pl_value *x) {
     const pl_value *wide = pl_g_widest(c, 3);
     const int rank = pl_g_rank(c, x);

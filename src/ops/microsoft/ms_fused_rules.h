@@ -1,4 +1,4 @@
-/* Rules that the rows of ms_fused.c name and that stand in the files beside it. */
+/* Rules named in the rows of ms_fused.c and defined in the files beside it. */
 #ifndef PL_MS_FUSED_RULES_H
 #define PL_MS_FUSED_RULES_H
 

@@ -1,7 +1,8 @@
-/* Classic machine learning (ai.onnx.ml): features in and out. Linear models, support vector
- * machines and tables stand in ml_linear.c and ml_encode.c, trees in ml_tree.c.
+/* Classic machine learning (ai.onnx.ml): features in and out. Linear models and support vector
+ * machines are in ml_linear.c, tables in ml_encode.c, trees in ml_tree.c.
  *
- * ZipMap, DictVectorizer and CastMap have no row: they need maps, which are no value here. */
+ * ZipMap, DictVectorizer and CastMap have no row: they need maps, which plumb does not support as
+ * values. */
 #include <math.h>
 #include <string.h>
 
@@ -84,7 +85,8 @@ static pl_status binarizer_eval(pl_eval *c) {
 
 /* ---- Imputer-1 ---- */
 
-/* Number of replacements; 0 when neither attribute is given. They are for one or each feature. */
+/* Number of replacements; 0 when neither attribute is given. There is one for all features, or one
+ * for each. */
 static pl_status imputer_check(const pl_eval *c, size_t n, int64_t n_features) {
     if (n == 1 || (n > 0 && (int64_t)n == n_features)) return PL_OK;
     return pl_eval_fail(c, "has %zu imputed values for %lld features", n, (long long)n_features);
@@ -129,8 +131,9 @@ static pl_status float_like_first(pl_infer *c) {
 
 /* ---- Normalizer-1 ---- */
 
-/* MAX is "X / max(X)" in the schema, which ONNX Runtime takes by the word ('m'); the ONNX reference
- * and scikit-learn, for which it is there, mean the largest absolute value (onnx issue 8452). */
+/* MAX is "X / max(X)" in the schema, which ONNX Runtime takes literally ('m'). The ONNX reference
+ * and scikit-learn, where the operator comes from, use the largest absolute value (onnx issue
+ * 8452). */
 static double row_norm(const pl_f64 *x, int64_t n, char kind) {
     double norm = kind == 'm' && n > 0 ? x[0] : 0;
     for (int64_t i = 0; i < n; i++) {
@@ -233,7 +236,7 @@ static pl_status vectorizer_infer(pl_infer *c) {
     return pl_infer_set(c, 0, pl_infer_dtype(c, PL_F32), 2, dims);
 }
 
-/* Inputs side by side; one that is narrower than inputdimensions says is filled up with zeros. */
+/* Concatenates the inputs; one that is narrower than inputdimensions says is padded with zeros. */
 static pl_status vectorizer_eval(pl_eval *c) {
     pl_tensor *y = pl_out(c, 0);
     size_t n_given = 0;

@@ -1,6 +1,6 @@
-/* Error bounds of the classic machine-learning operators (ai.onnx.ml). plumb adds in double and
- * rounds once; runtimes add in float. Linear models and support vector machines: ml_linear_bound.c.
- */
+/* Error bounds of the classic machine-learning operators (ai.onnx.ml). plumb sums in double and
+ * rounds once; runtimes sum in float. Linear models and support vector machines:
+ * ml_linear_bound.c. */
 #include "ops/ml/ml_bound.h"
 
 #include <math.h>
@@ -60,14 +60,14 @@ pl_status pl_b_scores_open(pl_bound *c, int slot, const char *const *without, pl
 
 /* ---- post transforms ---- */
 
-/* One row: scores s off by e, the answer y, and n of each. */
+/* One row of n scores s with errors e, and the results y. */
 typedef struct score_row {
     double u;
     const double *s, *e, *y;
     int64_t n;
 } score_row;
 
-/* Of a small probability only the difference from 1 is known. */
+/* A small probability comes from a difference from 1, so the local error is absolute. */
 static void logistic_row(const score_row *r, double *out) {
     for (int64_t i = 0; i < r->n; i++) {
         const double slope = r->y[i] * (1 - r->y[i]) * exp(fmin(r->e[i], 1));
@@ -75,14 +75,14 @@ static void logistic_row(const score_row *r, double *out) {
     }
 }
 
-/* d log y_i = d s_i - sum of y_j d s_j; the differences from the largest are rounded, too. */
+/* d log y_i = d s_i - sum of y_j d s_j; the differences from the largest score are rounded, too. */
 static void softmax_row(const score_row *r, bool zeros, double *out) {
     double top = -HUGE_VAL, mean = 0;
     bool jumps = false;
     for (int64_t i = 0; i < r->n; i++)
         top = fmax(top, r->s[i]);
     for (int64_t i = 0; i < r->n; i++) {
-        const double from_zero = fabs(fabs(r->s[i]) - 1e-7); /* below it a score counts as none */
+        const double from_zero = fabs(fabs(r->s[i]) - 1e-7); /* scores below 1e-7 count as 0 */
         jumps = jumps || (zeros && r->e[i] > 0 && from_zero <= 8 * r->e[i]);
         mean += r->y[i] * (r->e[i] + r->u * (top - r->s[i]));
     }
@@ -94,8 +94,8 @@ static void softmax_row(const score_row *r, bool zeros, double *out) {
     }
 }
 
-/* Winitzki's formula (ml_util.c) is the root of a difference of two nearly equal numbers in the
- * middle, and steep at the ends. */
+/* Winitzki's formula (ml_util.c) takes the root of a difference, which cancels in the middle and is
+ * steep at the ends. */
 static void probit_row(const score_row *r, double *out) {
     for (int64_t i = 0; i < r->n; i++) {
         const double y = fabs(r->y[i]), p = r->s[i], log_ = log(4 * p * (1 - p));
@@ -124,7 +124,7 @@ static bool nearly_tied(const double *s, const double *e, int64_t n) {
         if (s[k] > s[best]) best = k;
     for (int64_t k = 0; k < n; k++)
         if (k != best && (second < 0 || s[k] > s[second])) second = k;
-    if (second < 0) return fabs(s[0]) <= 8 * e[0]; /* compared with 0 */
+    if (second < 0) return fabs(s[0]) <= 8 * e[0]; /* one score: compared with 0 */
     return s[best] - s[second] <= 8 * (e[best] + e[second]) && e[best] + e[second] > 0;
 }
 
@@ -172,7 +172,7 @@ pl_status pl_binarizer_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* What is not replaced stays as uncertain as it was. */
+/* Elements that are not replaced keep their errors. */
 pl_status pl_imputer_bound(pl_bound *c) {
     const pl_tensor *e = c->e_in[0];
     return e == NULL ? PL_OK : pl_b_set_take(c, 0, pl_tensor_ref(c->e_in[0]));
@@ -220,7 +220,7 @@ pl_status pl_scaler_bound(pl_bound *c) {
     for (int64_t i = 0; i < y->n_elements; i++) {
         const double s = n_scale == 0 ? 1 : fabs((double)scale[(size_t)i % n_scale]);
         e[i] = 2 * c->u * fabs(v[i]) + (ex == NULL ? 0 : s * ex[i]);
-        /* An integer that float does not hold is rounded first. */
+        /* An integer that float cannot represent is rounded first. */
         if (!pl_dtype_is_float(c->in_native[0]) && fabs(x[i]) > 0x1p24)
             e[i] += c->u * s * fabs(x[i]);
     }
@@ -235,7 +235,7 @@ pl_status pl_normalizer_bound(pl_bound *c) {
     int64_t n_rows = 0, n = 0;
     double *e = NULL;
     if (y == NULL || y->n_elements == 0 || !pl_ml_rows(pl_b_in(c, 0), &n_rows, &n)) return PL_OK;
-    /* A sum of n numbers above zero; of squares, whose root halves what is off. */
+    /* A sum of n positive numbers; for l2 of squares, where the root halves the relative error. */
     const double sum = max ? 0 : pl_b_sum_error((double)n, 1, 1);
     const double own = 2 + (pl_attr_string_is(c->node, "norm", "L2") ? sum / 2 : sum);
     if (x == NULL || v == NULL) return pl_fail_memory(c->err, 1);

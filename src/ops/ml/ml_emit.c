@@ -1,4 +1,4 @@
-/* Emission of the pointwise operators of ai.onnx.ml, in double as in ml.c. */
+/* Emission of the element-wise operators of ai.onnx.ml, in double as in ml.c. */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 #include "ops/emit.h"
 #include "ops/ml/ml_rules.h"
 
-/* A list of floats as a constant along the last dim; one serves all. */
+/* A list of floats as a constant along the last dim; a single one applies to all. */
 static pl_ref features(pl_emit *c, const float *list, size_t n, double otherwise) {
     if (n == 0) return pl_emit_constant(c, PL_F64, otherwise);
     double *values = pl_calloc(n, sizeof(*values));

@@ -1,7 +1,7 @@
 /* ai.onnx.ml operators that look values up in a table: LabelEncoder, CategoryMapper, OneHotEncoder.
  *
- * Keys are found by their bytes: a number as its 8 bytes (NaN and -0 made one), a string as it is.
- */
+ * Keys are compared by their bytes: a number by its 8 bytes (all NaNs are equal, -0 is 0), a string
+ * as it is. */
 #include <math.h>
 #include <string.h>
 
@@ -87,7 +87,7 @@ static pl_string key_of(pl_dtype dtype, const item *v, key_bytes *bytes) {
     return (pl_string){ (const char *)bytes, sizeof(*bytes) };
 }
 
-/* Position of each key + 1; of equal keys the last counts (LabelEncoder-4). */
+/* Maps each key to its position + 1; of equal keys the last counts (LabelEncoder-4). */
 static pl_status index_keys(pl_eval *c, const any_list *keys, pl_strmap *map) {
     key_bytes *bytes = pl_scratch(c, keys->n, sizeof(*bytes));
     if (bytes == NULL) return pl_eval_memory(c);
@@ -101,7 +101,7 @@ static pl_status index_keys(pl_eval *c, const any_list *keys, pl_strmap *map) {
     return PL_OK;
 }
 
-/* Position + 1 of element k of x, 0 when it is no key. */
+/* Position + 1 of element k of x; 0 when it is not a key. */
 static size_t find_key(const pl_strmap *map, const pl_tensor *x, int64_t k) {
     key_bytes bytes;
     const item v = tensor_item(x, k);
@@ -202,7 +202,7 @@ pl_status pl_category_eval(pl_eval *c) {
     strings.strings =
         pl_attr_strings(c->node, old_encoder ? "classes_strings" : "cats_strings", &strings.n);
     ints.ints = pl_attr_ints(c->node, "cats_int64s", &ints.n);
-    if (old_encoder) { /* the index stands for the string */
+    if (old_encoder) { /* strings map to their index */
         int64_t *positions = pl_scratch(c, strings.n, sizeof(*positions));
         if (positions == NULL) return pl_eval_memory(c);
         for (size_t i = 0; i < strings.n; i++)
@@ -255,7 +255,7 @@ pl_status pl_one_hot_eval(pl_eval *c) {
     const any_list cats = list_of(c->node, category_names);
     const bool zeros = pl_attr_int(c->node, "zeros") != 0;
     if (y == NULL) return PL_OK;
-    pl_tensor *whole = NULL; /* floats are cut to integers first */
+    pl_tensor *whole = NULL; /* floats are truncated to integers first */
     if (x->dtype == PL_STRING) {
         whole = pl_tensor_ref(x);
     } else {

@@ -1,5 +1,5 @@
-/* Building forests from attributes. Nothing in them is trusted: lengths, ids and features are
- * checked; a cycle is found while walking, by counting steps. */
+/* Builds forests from attributes. None of them is trusted: lengths, ids and features are checked;
+ * cycles are detected while walking, by counting steps. */
 #include "ops/ml/ml_forest.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static pl_status forest_new(const pl_eval *c, pl_forest **out) {
     return PL_OK;
 }
 
-/* Floats given as a list or, under NAME_as_tensor, as a tensor; in the forest's arena. */
+/* Floats from a list or, under NAME_as_tensor, from a tensor; in the forest's arena. */
 static pl_status numbers_of(const pl_eval *c, pl_forest *f, const char *name, const char *as_tensor,
                             double **out, size_t *n) {
     const float *floats = pl_attr_floats(c->node, name, n);
@@ -185,7 +185,7 @@ static pl_status find_roots(pl_eval *c, pl_forest *f, const bool *is_child) {
     return f->n_roots > 0 ? PL_OK : pl_eval_fail(c, "no node is a root: the trees are cycles");
 }
 
-/* Sorts the votes by leaf: counts, then places. */
+/* Sorts the votes by leaf with a counting sort. */
 static pl_status fill_votes(pl_eval *c, pl_forest *f, const names *n, const int64_t *trees,
                             const int64_t *nodes, const int64_t *targets, const double *weights) {
     uint32_t *leaf = pl_scratch(c, f->n_votes, sizeof(*leaf));
@@ -284,7 +284,7 @@ static pl_status child_of(const pl_eval *c, size_t n_inner, size_t n_leaves, int
     return PL_OK;
 }
 
-/* Sets of members stand one after another in the order of the nodes, each ended by NaN. */
+/* The member sets follow one another in the order of the nodes, each ended by NaN. */
 static pl_status read_members(pl_eval *c, pl_forest *f, size_t n_inner) {
     const pl_tensor *t = pl_attr_tensor(c->node, "membership_values");
     const size_t n = t == NULL ? 0 : (size_t)t->n_elements;

@@ -1,12 +1,12 @@
 /* Tree ensembles in one form: nodes with direct indices, votes at the leaves. Made from the
  * attributes of TreeEnsembleClassifier and -Regressor (pl_forest_from_nodes) or of TreeEnsemble-5
- * (pl_forest_from_ensemble); every index is checked here, so that walking need not. */
+ * (pl_forest_from_ensemble); every index is checked here, so walking a tree needs no checks. */
 #ifndef PL_ML_FOREST_H
 #define PL_ML_FOREST_H
 
 #include "ops/eval.h"
 
-typedef enum pl_tree_mode { /* numbers as in TreeEnsemble-5 */
+typedef enum pl_tree_mode { /* values as in TreeEnsemble-5 */
                             PL_TREE_LEQ,
                             PL_TREE_LT,
                             PL_TREE_GTE,
@@ -17,7 +17,7 @@ typedef enum pl_tree_mode { /* numbers as in TreeEnsemble-5 */
                             PL_TREE_LEAF
 } pl_tree_mode;
 
-typedef enum pl_tree_aggregate { /* likewise */
+typedef enum pl_tree_aggregate { /* values as in TreeEnsemble-5 */
                                  PL_TREE_AVERAGE,
                                  PL_TREE_SUM,
                                  PL_TREE_MIN,
@@ -50,9 +50,9 @@ typedef struct pl_forest {
     double *base;
     size_t n_base;
     int64_t n_targets;
-    int64_t max_feature; /* -1 when no node asks for one */
+    int64_t max_feature; /* -1 when no node tests one */
     pl_tree_aggregate aggregate;
-    int64_t only_class; /* the target of all votes, -1 when they have several */
+    int64_t only_class; /* target of all votes, -1 when they differ */
     bool all_positive;  /* no weight is negative */
 } pl_forest;
 

@@ -1,5 +1,5 @@
-/* Gradients of the classic machine-learning operators. Trees are steps, their derivative is zero;
- * classifiers and support vector machines have none here. */
+/* Gradients of the classic machine-learning operators. Trees are step functions with derivative
+ * zero; classifiers and support vector machines are not supported. */
 #include <math.h>
 
 #include "ops/lib/grad_move.h"
@@ -59,7 +59,7 @@ pl_status pl_grad_normalizer(pl_grad *c) {
                      : l2 ? pl_g_reduce(c, "ReduceL2", wide, last, 1, true)
                           : pl_g_reduce(c, "ReduceMax", size, last, 1, true);
     pl_value *slope = l2 ? y : pl_g1(c, "Sign", wide);
-    if (!l1 && !l2) { /* only the largest counts */
+    if (!l1 && !l2) { /* only the largest element has a gradient */
         pl_value *rest = pl_g1(c, "Not", pl_g2(c, "Less", size, norm));
         slope = pl_g_mul(c, slope, pl_g_cast_like(c, rest, dy));
     }
@@ -70,7 +70,7 @@ pl_status pl_grad_normalizer(pl_grad *c) {
     return give_like(c, 0, pl_g3(c, "Where", zero, dy, dx));
 }
 
-/* What was replaced does not depend on x. */
+/* Replaced elements do not depend on x. */
 pl_status pl_grad_imputer(pl_grad *c) {
     pl_value *x = c->node->in[0];
     const double old = pl_attr_float(c->node, "replaced_value_float");
@@ -80,7 +80,7 @@ pl_status pl_grad_imputer(pl_grad *c) {
     return give_like(c, 0, pl_g_keep(c, pl_g1(c, "Not", replaced), c->dy[0]));
 }
 
-/* Inputs side by side: input i has columns from `at`; it may be cut off or filled up. */
+/* Concatenated inputs: input i starts at column `at`; it may be truncated or padded. */
 pl_status pl_grad_feature_vectorizer(pl_grad *c) {
     size_t n = 0;
     const int64_t *widths = pl_attr_ints(c->node, "inputdimensions", &n), one = 1;
@@ -100,7 +100,7 @@ pl_status pl_grad_feature_vectorizer(pl_grad *c) {
     return c->st;
 }
 
-/* Columns picked by index: the operator itself on the positions tells which. */
+/* Columns selected by index: running the operator on element positions shows which. */
 pl_status pl_grad_feature_extractor(pl_grad *c) {
     pl_value *in[2] = { NULL, c->node->in[1] }, *out[1] = { PL_G_WANTED };
     if (!c->wanted[0]) return c->st;

@@ -1,6 +1,6 @@
 /* ai.onnx.ml linear models and support vector machines. Scores are summed in double and rounded
- * once. Where the specification is silent (two labels and one score), ONNX Runtime's and the ONNX
- * reference's common answer is given. */
+ * once. Where the specification is unclear (two labels and one score), this follows ONNX Runtime
+ * and the ONNX reference, which agree. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "ops/ml/ml_rules.h"
 #include "ops/ml/ml_util.h"
 
-/* The whole input in double and its [N,C]. */
+/* The whole input in double, and its dims [N, C]. */
 static pl_status matrix_in(pl_eval *c, const pl_f64 **x, int64_t *n_rows, int64_t *n_columns) {
     const pl_tensor *t = pl_in(c, 0);
     if (!pl_ml_rows(t, n_rows, n_columns)) {
@@ -27,7 +27,7 @@ static double dot(const pl_f64 *x, const float *w, int64_t n) {
 
 /* ---- linear models ---- */
 
-/* Models in the coefficients: as many as intercepts, else as columns tell; -1 = not known. */
+/* Number of models: the number of intercepts, else coefficients / columns; -1 = not known. */
 static int64_t count_models(const pl_node *node, pl_dim columns) {
     size_t n_intercepts = 0, n_coefficients = 0;
     (void)pl_attr_floats(node, "intercepts", &n_intercepts);
@@ -78,8 +78,8 @@ static int64_t largest(const double *x, int64_t n) {
     return at;
 }
 
-/* The score of the first of two classes that share one model: LinearClassifier-1 does not say. As a
- * margin it is the opposite; the other reading is ONNX Runtime's without a post transform. */
+/* Score of the first of two classes that share one model, which LinearClassifier-1 does not define:
+ * the negated margin. The other reading is that of ONNX Runtime without a post transform. */
 static double first_score(const pl_eval *c, pl_ml_transform transform, double second) {
     return c->otherwise && transform == PL_ML_NONE ? 1 - second : -second;
 }
@@ -150,7 +150,7 @@ typedef struct svm {
     size_t n_vectors_floats, n_coefficients, n_rho, n_prob;
     const int64_t *per_class;
     size_t n_per_class;
-    int64_t n_vectors; /* 0: linear mode, the coefficients are the vectors */
+    int64_t n_vectors; /* 0: linear mode, one vector of coefficients per class */
     int64_t n_columns;
     int64_t n_classes;
 } svm;
@@ -273,7 +273,7 @@ pl_status pl_svm_classifier_infer(pl_infer *c) {
                                svm_width(n_classes, n_vectors == 0, n_prob > 0));
 }
 
-/* One score for each pair of classes (i, j), and a vote for the winner. */
+/* One score for each pair of classes (i, j) and a vote for the winner. */
 static void svm_pairs(const svm *s, const double *kernels, double *scores, double *votes) {
     size_t pair = 0;
     int64_t start_i = 0;
@@ -295,8 +295,8 @@ static void svm_pairs(const svm *s, const double *kernels, double *scores, doubl
     }
 }
 
-/* Probabilities of the classes from those of the pairs, r[i][j] = P(i | i or j): the iteration of
- * Wu, Lin and Weng (2004), algorithm 2, with libsvm's stopping rule. */
+/* Class probabilities from pairwise ones, r[i][j] = P(i | i or j): the iteration of Wu, Lin and
+ * Weng (2004), algorithm 2, with libsvm's stopping rule. */
 void pl_ml_couple(int64_t n, const double *r, double *q, double *qp, double *p) {
     for (int64_t i = 0; i < n; i++) {
         p[i] = 1.0 / (double)n;
@@ -348,7 +348,7 @@ static void svm_probabilities(const svm *s, svm_scratch *t) {
     pl_ml_couple(n, t->r, t->q, t->qp, t->scores);
 }
 
-/* One row: scores (width of the output) and the index of the label. */
+/* Classifies one row: fills the scores (width of the output) and returns the index of the label. */
 static int64_t svm_classify(const svm *s, const pl_f64 *x, pl_ml_transform transform,
                             svm_scratch *t) {
     const int64_t n = s->n_classes, n_pairs = n * (n - 1) / 2;
@@ -370,7 +370,7 @@ static int64_t svm_classify(const svm *s, const pl_f64 *x, pl_ml_transform trans
     if (s->n_prob > 0) {
         svm_probabilities(s, t);
         pl_ml_apply(transform, t->scores, (size_t)n);
-    } else if (n == 2) { /* one score for two columns */
+    } else if (n == 2) { /* one score, two columns */
         t->scores[0] = -t->pairs[0];
         t->scores[1] = t->pairs[0];
         pl_ml_apply(transform, t->scores, 2);

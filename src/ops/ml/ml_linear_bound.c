@@ -1,5 +1,5 @@
-/* Error bounds of linear models and support vector machines: of the latter the kernels again, each
- * with what it is off by. */
+/* Error bounds of linear models and support vector machines. For the latter the kernel functions
+ * are recomputed with their errors. */
 #include <math.h>
 #include <stdint.h>
 
@@ -7,7 +7,7 @@
 #include "ops/ml/ml_rules.h"
 #include "ops/ml/ml_util.h"
 
-/* A number, what computing it in float adds, and what comes from the inputs. */
+/* A number, the error of computing it in float, and the error inherited from the inputs. */
 typedef struct part {
     double v, own, from;
 } part;
@@ -20,7 +20,7 @@ typedef struct machine {
     double gamma, coef0, degree, u;
     const float *vectors, *coefficients, *rho;
     size_t n_vectors, n_coefficients, n_rho; /* floats */
-    int64_t n;                               /* features */
+    int64_t n;                               /* number of features */
 } machine;
 
 static machine machine_of(pl_bound *c, int64_t n) {
@@ -91,7 +91,8 @@ typedef struct total {
     int64_t n;
 } total;
 
-/* Errors of several kernels are independent, but for those of x, which they share. */
+/* Local errors of the kernels are independent and add in quadrature; errors of x are common to all
+ * and add up. */
 static void add(total *t, double coefficient, part k) {
     const double a = fabs(coefficient);
     t->sum += coefficient * k.v;
@@ -110,7 +111,7 @@ static double rho_at(const machine *m, size_t i) {
     return i < m->n_rho ? (double)m->rho[i] : 0;
 }
 
-/* Without support vectors: the coefficients are the vectors. */
+/* Linear mode: there are no support vectors. */
 static double linear_error(const machine *m, const double *x, const double *ex, int64_t k) {
     total t = { .sum = 0 };
     if ((k + 1) * m->n <= (int64_t)m->n_coefficients)
@@ -160,7 +161,7 @@ typedef struct classifier {
     int64_t n_classes, n_vectors;
     const float *prob_a, *prob_b; /* NULL = no probabilities */
     part *kernels;
-    double *pairs, *e_pairs;                    /* scores of the pairs of classes */
+    double *pairs, *e_pairs;                    /* scores of pairs, their errors */
     double *r, *e_r, *moved, *q, *qp, *p, *p_0; /* probabilities */
 } classifier;
 
@@ -205,8 +206,9 @@ static void pair_probabilities(const classifier *k) {
     }
 }
 
-/* How far the coupled probabilities move with those of the pairs, tried with four patterns of
- * signs: the iteration stops at a tolerance of its own, and sooner or later where it is near. */
+/* How far the coupled probabilities move when the pairwise ones move by their errors, tried with
+ * four sign patterns. The iteration has a tolerance of its own and may stop a step earlier or
+ * later. */
 static void coupled_errors(const classifier *k, double *out) {
     enum { PATTERNS = 4 };
     const int64_t n = k->n_classes;
@@ -263,7 +265,7 @@ static pl_status classifier_init(pl_bound *c, classifier *k, int64_t n) {
     return k->prob_a == NULL ? PL_OK : coupling_init(c, k, classes);
 }
 
-/* One row: errors of its scores; true when a pair may be won by either class. */
+/* Errors of the scores of one row; true when either class may win some pair. */
 static bool classifier_row(const classifier *k, const double *x, const double *ex, double *e,
                            int64_t width) {
     bool unsure = false;
@@ -275,7 +277,7 @@ static bool classifier_row(const classifier *k, const double *x, const double *e
         pair_probabilities(k);
         coupled_errors(k, e);
     } else {
-        for (int64_t i = 0; i < width; i++) /* two columns of one pair, or the pairs */
+        for (int64_t i = 0; i < width; i++) /* two columns for one pair, or one per pair */
             e[i] = k->e_pairs[k->n_classes == 2 ? 0 : i];
     }
     return unsure;
@@ -320,7 +322,7 @@ static void linear_row(const pl_bound *c, const double *x, const double *ex, int
     const float *w = pl_attr_floats(c->node, "coefficients", &n_coefficients);
     const int64_t n_models = (int64_t)n_coefficients / n;
     for (int64_t k = 0; k < scores->width && n_models > 0; k++) {
-        const int64_t m = k < n_models ? k : n_models - 1; /* two columns of one model */
+        const int64_t m = k < n_models ? k : n_models - 1; /* two columns, one model */
         double sum = fabs(float_at(c->node, "intercepts", (size_t)m)), squares = 0;
         for (int64_t i = 0; i < n; i++) {
             const double a = fabs((double)w[m * n + i]), d = ex == NULL ? 0 : a * ex[i];
@@ -343,7 +345,7 @@ static pl_status linear_bound(pl_bound *c, int slot) {
     if (v == NULL || unsure == NULL) return pl_fail_memory(c->err, 1);
     (void)pl_attr_floats(c->node, "coefficients", &n_coefficients);
     PL_TRY(pl_b_scores_open(c, slot, NULL, &scores));
-    const bool one = (int64_t)n_coefficients < 2 * n; /* model: its sign picks the label */
+    const bool one = (int64_t)n_coefficients < 2 * n; /* its sign is the label */
     for (int64_t r = 0; r < scores.n_rows && r < n_rows; r++) {
         linear_row(c, v + r * n, e == NULL ? NULL : e + r * n, n, &scores, r);
         const int64_t last = (r + 1) * scores.width - 1;

@@ -1,8 +1,8 @@
 /* Tree ensembles of ai.onnx.ml: TreeEnsembleClassifier, TreeEnsembleRegressor, TreeEnsemble-5.
  *
- * All three are brought into one form, forest (ml_forest.h), which is kept between runs; rows of
- * the input are then walked in parallel. Where the specification is silent on binary classifiers,
- * ONNX Runtime's answer is given, for which the models were made. */
+ * All three are converted to one form (ml_forest.h), which is kept between runs; rows of the input
+ * are processed in parallel. Where the specification does not define binary classifiers, this
+ * follows ONNX Runtime, for which the models were made. */
 #include <math.h>
 #include <string.h>
 
@@ -42,8 +42,8 @@ typedef struct walk {
     const pl_f64 *x;
     int64_t n_columns;
     double *scores; /* [rows, n_targets] */
-    bool *touched;  /* likewise: has a leaf voted? */
-    bool endless;   /* a cycle was met; only ever set to true */
+    bool *touched;  /* same shape: has a leaf voted? */
+    bool endless;   /* a cycle was found; only ever set to true */
 } walk;
 
 static bool takes_true(const pl_forest *f, const pl_forest_node *n, double v) {
@@ -201,9 +201,9 @@ static pl_status classifier_infer(pl_infer *c) {
     return pl_ml_infer_classes(c, pl_ml_labels_dtype(&labels), (int64_t)labels.n);
 }
 
-/* Two labels, but all votes are for one class: its score p alone decides. Votes that are never
- * negative make p a probability (threshold 0.5), others a margin (threshold 0). Votes for the first
- * class are, by a habit of all exporters, meant for the second and fill both columns. */
+/* Two labels, but all votes are for one class: its score p alone decides. If no vote is negative, p
+ * is a probability (threshold 0.5), else a margin (threshold 0). Votes for the first class are
+ * meant for the second, a convention of all exporters, and fill both columns. */
 static int64_t classify_binary(const pl_forest *f, pl_ml_transform transform, double *scores) {
     const double base = f->n_base > 0 ? f->base[f->n_base - 1] : 0;
     const double p = scores[f->only_class] + base;

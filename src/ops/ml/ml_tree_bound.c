@@ -6,8 +6,8 @@
 
 typedef struct forest_size {
     double n_trees;
-    double sum;  /* of the largest |weight| of each tree */
-    double base; /* largest */
+    double sum;  /* sum over the trees of their largest |weight| */
+    double base; /* largest |base value| */
 } forest_size;
 
 static double largest_of(const pl_node *node, const char *list, const char *tensor) {
@@ -17,16 +17,17 @@ static double largest_of(const pl_node *node, const char *list, const char *tens
     double most = t == NULL ? 0 : pl_tensor_max_abs(t);
     for (size_t i = 0; i < n; i++) {
         const double x = fabs((double)f[i]);
-        if (x > most) most = x; /* fmax in a loop: gcc 12 for ARM64 fails on it */
+        if (x > most) most = x; /* not fmax: gcc 12 for ARM64 fails on it in a loop */
     }
     return most;
 }
 
 typedef struct tree_attrs {
-    const char *weights, *as_tensor, *tree_ids; /* ids: of each weight; NULL = not known */
+    const char *weights, *as_tensor, *tree_ids; /* tree_ids: tree of each weight; NULL = unknown */
 } tree_attrs;
 
-/* Weights of one tree stand together; where they do not, a tree counts more than once. */
+/* Assumes that the weights of a tree are consecutive; otherwise a tree counts more than once, which
+ * only widens the bound. */
 static forest_size measure_forest(const pl_node *node, const tree_attrs *a) {
     size_t n_ids = 0, n_roots = 0, n_weights = 0;
     const int64_t *ids = a->tree_ids == NULL ? NULL : pl_attr_ints(node, a->tree_ids, &n_ids);
@@ -53,10 +54,10 @@ static forest_size measure_forest(const pl_node *node, const tree_attrs *a) {
     return f;
 }
 
-/* Leaves are picked exactly unless the input is not; then any leaf is possible. */
+/* Leaves are chosen exactly if the input is exact; otherwise any leaf is possible. */
 static pl_status tree_bound(pl_bound *c, int slot, const tree_attrs *a) {
     const forest_size f = measure_forest(c->node, a);
-    const int64_t number = pl_attr_int(c->node, "aggregate_function"); /* 0 when it is a word */
+    const int64_t number = pl_attr_int(c->node, "aggregate_function"); /* 0 when it is a string */
     const bool word = pl_attr_string(c->node, "aggregate_function").n_bytes > 0;
     const bool mean = word ? pl_attr_string_is(c->node, "aggregate_function", "AVERAGE")
                            : a->tree_ids == NULL && number == 0;

@@ -1,4 +1,4 @@
-/* Rules that the rows of ml_tree.c name and that stand in the files beside it. */
+/* Rules named in the rows of ml_tree.c and defined in the files beside it. */
 #ifndef PL_ML_TREE_RULES_H
 #define PL_ML_TREE_RULES_H
 

@@ -19,8 +19,8 @@ double pl_ml_logistic(double x) {
     return x < 0 ? 1 - v : v;
 }
 
-/* Winitzki's formula for the inverse error function, which ONNX Runtime and the ONNX reference use;
- * the exact inverse would differ from both in the third digit. */
+/* Winitzki's formula for the inverse error function, as in ONNX Runtime and the ONNX reference; the
+ * exact inverse differs from both in the third digit. */
 static double probit(double x) {
     const double y = 2 * x - 1, log_ = log((1 - y) * (1 + y));
     if (isinf(log_)) return 0;

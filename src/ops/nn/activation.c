@@ -1,7 +1,7 @@
 /* Activation functions, Clip and Dropout.
  *
- * NaN passes through all of them. expm1 serves where the specification writes exp(x) - 1: the same
- * function without the cancellation near 0. */
+ * NaN passes through all of them. Where the specification has exp(x) - 1 this uses expm1: the same
+ * function without cancellation near 0. */
 #include <math.h>
 #include <string.h>
 
@@ -19,8 +19,7 @@ typedef struct params { /* attributes as the formulas use them */
 
 /* ---- formulas of one element ---- */
 
-/* a and b are copied first: a store to y might otherwise change them, and no loop would vectorise.
- */
+/* a and b are copied first: stores to y might alias them, and the loop would not vectorise. */
 #define LOOP(name, F, T, EXPR)                                                                     \
     static void name(const void *p, const pl_##F *x_, pl_##F *y_, size_t n) {                      \
         const params *q = p;                                                                       \
@@ -72,11 +71,11 @@ VMATH(sigmoid, sigmoid)
 VMATH(silu, silu)
 VMATH(softplus, softplus)
 
-/* Elu and its kin: x < 0 ? negative * (exp(x / width) - 1) : positive * x. */
+/* Elu, Celu and Selu: x < 0 ? negative * (exp(x / width) - 1) : positive * x. */
 typedef struct elu_params {
     double width, negative, positive;
 } elu_params;
-/* exp(x) - 1 is 2t / (1 - t) with t = tanh(x / 2), which is as exact as t for x <= 0. */
+/* exp(x) - 1 is 2t / (1 - t) with t = tanh(x / 2), as accurate as t for x <= 0. */
 static void elu_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) {
     const elu_params *a = p;
     const float width = (float)a->width, negative = (float)a->negative;
@@ -102,7 +101,7 @@ static void elu_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {
 }
 
 /* Mish-18: x * tanh(log(1 + w)) with w = e^x is x * n / (n + 2) with n = w * (w + 2), which needs
- * one exponential and loses nothing. From x = 20 the factor is 1 in float, from 40 in double. */
+ * one exponential and no cancellation. From x = 20 the factor is 1 in float, from 40 in double. */
 #define MISH(name, T, F, LARGE)                                                                    \
     static void name(const void *p, const pl_##F *x, pl_##F *y, size_t n) {                        \
         (void)p;                                                                                   \
@@ -207,8 +206,8 @@ static pl_status swish_eval(pl_eval *c) {
     return pl_eval_unary(c, p.a == 1 ? &silu_ops : &swish_ops, &p);
 }
 
-/* Shrink-9 of integers: in double, then truncated. Lambda and bias are floats, so that results
- * beyond 64 bits do occur and are held at the ends. */
+/* Shrink-9 for integers: in double, then truncated. Lambda and bias are floats, so results may
+ * exceed 64 bits and are clamped. */
 static int64_t truncate(double x) {
     if (isnan(x)) return 0;
     return x >= 0x1p63 ? INT64_MAX : x < -0x1p63 ? INT64_MIN : (int64_t)x;
@@ -248,7 +247,7 @@ static pl_status swiglu_eval(pl_eval *c) {
 
 /* ---- Clip ---- */
 
-typedef struct bounds { /* Clip-13: first the minimum, then the maximum, which so wins */
+typedef struct bounds { /* Clip-13: minimum first, then maximum, so that the maximum wins */
     bool has_min, has_max;
     double min, max;
     int64_t i_min, i_max;
@@ -299,7 +298,7 @@ static pl_status clip_eval(pl_eval *c) {
     };
     bounds b = { .i_min = INT64_MIN, .i_max = INT64_MAX, .u_min = 0, .u_max = UINT64_MAX };
     if (c->node->opset < 11) {
-        /* Clip-6 has the ends of float as defaults, Clip-1 has none. */
+        /* Clip-6 defaults to the limits of float, Clip-1 to none. */
         b.has_min = c->node->opset >= 6 || pl_attr_has(c->node, "min");
         b.has_max = c->node->opset >= 6 || pl_attr_has(c->node, "max");
         b.min = pl_attr_float(c->node, "min");
@@ -407,7 +406,7 @@ static pl_status swiglu_infer(pl_infer *c) {
 /* ---- rows ---- */
 
 #define X_Y(types) .in = PL_PORTS({ "X", types, 0 }), .out = PL_PORTS({ "Y", types, 0 })
-#define OLD PL_A_LIST("consumed_inputs", INTS) /* until opset 5; a hint without meaning */
+#define OLD PL_A_LIST("consumed_inputs", INTS) /* up to opset 5; a hint that is ignored */
 #define ROW(name_, since_, until_, types, fn, attrs_, amp, reach_, sample_attrs, ranges)           \
     {                                                                                              \
         .name = name_, .since = since_, .until = until_, .flags = PL_OP_ELEMENTWISE, X_Y(types),   \

@@ -2,8 +2,8 @@
  *
  * Each is the rounding of a correct implementation plus what an error e of x becomes. Runtimes
  * compute low precision in float: terms that are absolute (the 1 in 1 + exp(-x)) count in u_acc,
- * the stored result in u. Where a function has a kink, what counts is what x can reach: 8e, since a
- * correct value may be off by more than its bound. */
+ * the stored result in u. Near a kink the bound covers what x can reach within 8e, since a correct
+ * value may be off by more than its bound. */
 #include <math.h>
 
 #include "ops/bound.h"
@@ -22,7 +22,7 @@
         return pl_b_each(c, name##_element);                                                       \
     }
 
-/* An error e that a clamp to [low, high] lets through. */
+/* The part of an error e that passes a clamp to [low, high]. */
 static double clamped(double x, double e, double low, double high) {
     return e > 0 && x + 8 * e > low && x - 8 * e < high ? e : 0;
 }
@@ -37,7 +37,7 @@ pl_status pl_relu_bound(pl_bound *c) {
     return pl_b_any_error(c) ? pl_b_each(c, relu_element) : PL_OK;
 }
 
-/* Clip-11: x, min, max. A bound of the clamp counts where the result may be it. */
+/* Clip-11: x, min, max. The error of a limit counts where the limit may be the result. */
 static double clip_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double low = c->p[0] != 0 ? x[1] : -HUGE_VAL, high = c->p[1] != 0 ? x[2] : HUGE_VAL;
     const double near_low = fabs(y - low) <= 8 * (e[0] + e[1]) ? e[1] : 0;
@@ -62,7 +62,7 @@ pl_status pl_clip_bound(pl_bound *c) {
     return pl_b_each(c, clip6_element);
 }
 
-/* In training it is random and never replayed; otherwise the output is the input. */
+/* In training Dropout is random and never replayed; otherwise the output is the input. */
 pl_status pl_dropout_bound(pl_bound *c) {
     if (c->e_in[0] == NULL || pl_b_out(c, 0) == NULL) return PL_OK;
     return pl_b_set_take(c, 0, pl_tensor_ref(c->e_in[0]));
@@ -87,7 +87,7 @@ pl_status pl_thresholded_relu_bound(pl_bound *c) {
     return pl_b_any_error(c) ? pl_b_each(c, thresholded_relu_element) : PL_OK;
 }
 
-/* Jumps at +-lambd (p0), to |lambd - bias| on the outer side; 0 between. */
+/* Jumps at +-lambd (p0) from 0 inside to |lambd - bias| outside. */
 BOUND(shrink, e > 0 && fabs(fabs(x) - c->p[0]) <= 8 * e ? fmax(fabs(c->p[0] - c->p[1]), fabs(y)) + e
                                                         : u * fabs(y) + (fabs(x) > c->p[0] ? e : 0))
 pl_status pl_shrink_bound(pl_bound *c) {
@@ -118,7 +118,7 @@ static double sigmoid_maths(const pl_bound *c, double x, double y) {
     if (c->arithmetic == NULL) return 0;
     return y * (1 - y) * pl_b_maths(c, PL_MATHS_EXP, x, 1) + pl_b_maths(c, PL_MATHS_DIV, x, y);
 }
-/* The tails are clamped by fast implementations: 2u_acc is absolute. */
+/* 2u_acc is absolute: fast implementations clamp the tails. */
 BOUND(sigmoid, sigmoid_maths(c, x, y) + 2 * c->u_acc + (u > c->u_acc ? 2 * u * y : 0) +
                    u * fabs(x) * y * (1 - y) + (y * (1 - y) + 0.05 * e) * e)
 RULE(sigmoid)
@@ -131,8 +131,8 @@ BOUND(softsign, 2 * u * fabs(y) + pl_b_maths(c, PL_MATHS_DIV, x, y) +
                     e / ((1 + fabs(x)) * (1 + fabs(x))) + e * e)
 RULE(softsign)
 
-/* Elu and its kin: x < 0 ? negative * (exp(x / width) - 1) : positive * x, as exp(x) - 1, not
- * expm1. */
+/* Elu, Celu and Selu: x < 0 ? negative * (exp(x / width) - 1) : positive * x; runtimes compute
+ * exp(x) - 1, not expm1. */
 static double elu_element(const pl_bound *c, const double *px, const double *pe, double y) {
     const double x = px[0], e = pe[0], width = c->p[0], negative = c->p[1], positive = c->p[2];
     if (isnan(x) || isinf(y)) return 0;

@@ -1,5 +1,5 @@
-/* Emission of the activation functions: one C expression each, over the functions of jit's prelude.
- * The meaning is that of the kernels in activation.c. */
+/* Emission of the activation functions: one C expression each, with the functions of jit's prelude.
+ * Semantics: the kernels in activation.c. */
 #include <math.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ UNARY(relu, "px_relu_$S($0)", "$0 < 0 ? 0 : $0")
 UNARY(softsign, "$0 / (1 + px_abs_$S($0))", NULL)
 UNARY(hard_swish, "$0 * px_unit_$S($0 * (($T)1 / 6) + ($T)0.5)", NULL)
 
-/* before, the attribute's number, after */
+/* the expression: before, the value of the attribute, after */
 static pl_status with_number(pl_emit *c, const char *before, double value, const char *after) {
     char number[64], expr[300];
     snprintf(expr, sizeof(expr), "%s%s%s", before, pl_emit_number(value, number), after);
@@ -68,7 +68,7 @@ pl_status pl_emit_selu(pl_emit *c) {
     return elu(c, 1, pl_attr_float(c->node, "alpha") * gamma, gamma);
 }
 
-/* Shrink-9; of integers in double. */
+/* Shrink-9; integers in double. */
 pl_status pl_emit_shrink(pl_emit *c) {
     char l[64], b[64], expr[400], integers[460];
     const bool exact = pl_emit_is_float(c->in[0]->dtype);
@@ -89,7 +89,7 @@ pl_status pl_emit_swiglu(pl_emit *c) {
                        pl_emit_map2(c, c->out[0]->dtype, expr, pl_emit_in(c, 0), pl_emit_in(c, 1)));
 }
 
-/* Clip-13: first the minimum, then the maximum, which so wins. Before 11 by attributes. */
+/* Clip-13: minimum first, then maximum, so that the maximum wins. Attributes before Clip-11. */
 pl_status pl_emit_clip(pl_emit *c) {
     const bool old = c->node->opset < 11, floats = pl_emit_is_float(c->in[0]->dtype);
     pl_ref x = pl_emit_in(c, 0);

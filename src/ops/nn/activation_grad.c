@@ -4,7 +4,7 @@
 #include "ops/grad.h"
 #include "ops/nn/activation_rules.h"
 
-/* x, y, dy at hand; gives dx. */
+/* Defines a rule: EXPR computes dx from x, y and dy. */
 #define GRAD(name, EXPR)                                                                           \
     pl_status pl_##name##_grad(pl_grad *c) {                                                       \
         pl_value *x = c->node->in[0], *y = c->node->out[0], *dy = c->dy[0];                        \
@@ -44,7 +44,7 @@ pl_status pl_hard_swish_grad(pl_grad *c) {
     return c->st;
 }
 
-/* x takes part where it is within the ends, these included; an end where it is the result. */
+/* x gets the gradient within the limits, inclusive; a limit gets it where it is the result. */
 static pl_status clip_ends(pl_grad *c, pl_value *low, pl_value *high) {
     pl_value *x = c->node->in[0], *dx = c->dy[0];
     pl_value *below = low == NULL ? NULL : pl_g2(c, "Less", x, low);
@@ -137,8 +137,8 @@ pl_status pl_mish_grad(pl_grad *c) {
     return c->st;
 }
 
-/* With t = tanh(z), z = k (x + 0.044715 x^3): (1 + t) / 2 + x (1 - t^2) z' / 2. In float at least:
- * in float16 x^2 overflows. */
+/* With t = tanh(z), z = k (x + 0.044715 x^3): (1 + t) / 2 + x (1 - t^2) z' / 2. At least in float:
+ * x^2 overflows float16. */
 static pl_value *gelu_tanh_slope(pl_grad *c, pl_value *x) {
     const double k = M_2_SQRTPI * M_SQRT1_2, cubic = 0.044715;
     const pl_value *like = x;
@@ -162,7 +162,7 @@ GRAD(gelu, pl_g_mul(c, dy,
 
 /* ---- Dropout ---- */
 
-/* Is it known that nothing is dropped? */
+/* Is it certain that nothing is dropped? */
 static bool is_inference(const pl_grad *c) {
     const pl_node *node = c->node;
     if (node->opset < 7) return pl_attr_int(node, "is_test") != 0;
@@ -171,7 +171,7 @@ static bool is_inference(const pl_grad *c) {
     return mode != NULL && mode->n_elements == 1 && pl_tensor_get_i64(mode, 0) == 0;
 }
 
-/* In training the mask tells what was kept; it is all ones otherwise, and the scale is 1 then. */
+/* In training the mask says what was kept; otherwise it is all ones and the scale is 1. */
 pl_status pl_dropout_grad(pl_grad *c) {
     const pl_node *node = c->node;
     if (c->dy[0] == NULL) return PL_OK;

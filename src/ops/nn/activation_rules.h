@@ -1,4 +1,4 @@
-/* Rules that the rows of activation.c name and that stand in the files beside it. */
+/* Rules named in the rows of activation.c and defined in the files beside it. */
 #ifndef PL_ACTIVATION_RULES_H
 #define PL_ACTIVATION_RULES_H
 

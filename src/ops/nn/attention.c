@@ -1,7 +1,8 @@
 /* Attention and RotaryEmbedding of ai.onnx, FlexAttention of ai.onnx.preview.
  *
- * The masks of ONNX Attention become two things: an additive bias with strides, and for each query
- * the range of keys that it sees (causal, padding, a mask that is shorter than the keys). */
+ * The masks of ONNX Attention are converted to two things: an additive bias with strides, and for
+ * each query the range of keys that it sees (causal, padding, a mask that is shorter than the
+ * keys). */
 #include <math.h>
 
 #include "base/size.h"
@@ -78,7 +79,7 @@ static pl_status check_groups(const pl_infer *c, pl_dim q_heads, pl_dim kv_heads
                          (long long)q_heads.value, (long long)kv_heads.value);
 }
 
-/* The mask may be shorter than the keys: the rest is hidden (Attention-24). */
+/* The mask may be shorter than the keys; the remaining keys are hidden (Attention-24). */
 static pl_status check_mask(const pl_infer *c, const attention_types *t) {
     const int rank = pl_infer_rank(c, MASK);
     if (rank < 0) return PL_OK;
@@ -146,7 +147,7 @@ static pl_status attention_infer(pl_infer *c) {
     return attention_set(c, &t, rank);
 }
 
-/* Dims of the tensors at hand; the shape rule has seen that they fit together. */
+/* Sizes from the tensors; the shape rule has checked that they agree. */
 static void attention_sizes(const pl_eval *c, pl_attention *a, int64_t *past_len) {
     const pl_tensor *q = pl_in(c, Q), *k = pl_in(c, K), *v = pl_in(c, V);
     const bool flat = q->rank == 3;
@@ -165,8 +166,8 @@ static pl_heads heads_of(const pl_tensor *t, const void *data, int64_t heads, in
                         : pl_heads_bnsh(data, heads, t->dims[2], size);
 }
 
-/* Keys or values as the attention reads them: the input itself, or past and input joined in the
- * present output. */
+/* Keys or values as the attention reads them: the input itself, or past and input joined in output
+ * present. */
 static pl_status join_past(pl_eval *c, const pl_attention *a, int in, int past, int out,
                            const int64_t *past_len, int64_t size, pl_heads *heads) {
     const void *data = pl_attention_in(c, in, a->wide);
@@ -223,7 +224,7 @@ static pl_status set_bias(pl_eval *c, pl_attention *a) {
     return PL_OK;
 }
 
-/* Attention-24 hides the keys behind the end of the mask; Attention-23 broadcasts a single one. */
+/* Attention-24 hides keys beyond the end of the mask; Attention-23 broadcasts a mask of size 1. */
 static int64_t mask_end(const pl_eval *c, int64_t kv_len) {
     const pl_tensor *mask = pl_in(c, MASK);
     if (mask == NULL) return kv_len;
@@ -231,7 +232,7 @@ static int64_t mask_end(const pl_eval *c, int64_t kv_len) {
     return n == 1 && c->node->opset < 24 ? kv_len : n;
 }
 
-/* The causal frontier ends at the last valid key: after the past, or where the padding begins. */
+/* Causal masks are aligned with the last valid key: after the past, or where the padding begins. */
 static pl_status set_visible(pl_eval *c, pl_attention *a, int64_t past_len) {
     int64_t *visible = pl_scratch(c, (size_t)a->batch, sizeof(*visible));
     int64_t *shift = pl_scratch(c, (size_t)a->batch, sizeof(*shift));
@@ -369,7 +370,7 @@ static void load(const pl_tensor *t, bool wide, void *data) {
     }
 }
 
-/* Sends x (in the type of the softmax) through a body that keeps type and shape. */
+/* Runs x (in the type of the softmax) through a body that keeps type and shape. */
 static pl_status modify(pl_eval *c, const char *attr, pl_dtype dtype, const int64_t *dims,
                         bool wide, void *x) {
     pl_graph *body = pl_attr_graph(c->node, attr);
@@ -420,7 +421,7 @@ static pl_status flex_product(pl_eval *c, bool wide, const pl_gemm_shape *s, dou
     return pl_gemm_f32(c->pool, s, (float)scale, a, b, 0, y, NULL, c->err);
 }
 
-/* Which key head serves each (batch, query head): offsets of its matrix. */
+/* Offset of the key head's matrix for each (batch, query head). */
 static int64_t *group_offsets(pl_eval *c, int64_t q_heads, int64_t kv_heads, int64_t n,
                               int64_t matrix) {
     int64_t *at = pl_scratch(c, (size_t)n, sizeof(*at));
@@ -467,7 +468,7 @@ static pl_status flex_eval(pl_eval *c) {
     return PL_OK;
 }
 
-/* Bodies may do anything to scores and probabilities: run with bounds of their own. */
+/* Bodies may do anything to scores and probabilities: replay them with bounds. */
 static pl_status bound_body(pl_bound *c, const char *attr, pl_b_term *x) {
     pl_graph *body = pl_attr_graph(c->node, attr);
     pl_datum *in = NULL, *out = NULL;
@@ -504,7 +505,7 @@ static pl_status bound_part(pl_bound *c, const char *text, pl_b_term *in, size_t
     return st;
 }
 
-/* Each key head stands for the query heads that share it. */
+/* Repeats each key head for the query heads that share it. */
 static const char *repeat_text(pl_bound *c, const char *from, const char *to, const pl_tensor *t) {
     const long long heads = (long long)pl_b_in(c, Q)->dims[1], own = (long long)t->dims[1];
     if (heads == own || own == 0) return pl_arena_printf(c->scratch, "%s = Identity(%s)", to, from);

@@ -1,4 +1,4 @@
-/* Emission of attention, by the kernel that eager uses, and of rotary embeddings, by maps. */
+/* Emission of attention, with the kernel of eager, and of rotary embeddings, as maps. */
 #include <math.h>
 
 #include "base/alloc.h"
@@ -14,7 +14,7 @@ enum { Q, K, V, MASK, PAST_KEY, PAST_VALUE, NONPAD };
 typedef struct attention {
     pl_attention a;
     bool flat, flat_kv, has_mask, has_nonpad;
-    int64_t end, past_len; /* keys that the mask reaches */
+    int64_t end, past_len; /* end: keys that the mask covers */
     bool has_past;
     int64_t bias[4];
 } attention;
@@ -76,7 +76,7 @@ static void attention_sizes(const pl_emit *c, attention *q) {
     q->past_len = q->has_past ? pl_emit_dim(c, PAST_KEY, 2) : 0;
 }
 
-/* Keys or values as [batch, heads, len, size], the past before them: also output `out`. */
+/* Keys or values as [batch, heads, len, size] after those of the past; also output `out`. */
 static pl_status cache(pl_emit *c, const attention *q, int in, int out, int64_t size, pl_ref *x) {
     static const int perm[] = { 0, 2, 1, 3 };
     const int past = in == K ? PAST_KEY : PAST_VALUE;
@@ -93,7 +93,7 @@ static pl_status cache(pl_emit *c, const attention *q, int in, int out, int64_t 
     return pl_emit_wants(c, out) ? pl_emit_out(c, out, y) : PL_OK;
 }
 
-/* Added to the scores; false hides a key. */
+/* The mask as an addition to the scores; false hides a key. */
 static pl_ref bias_of(pl_emit *c, attention *q, pl_dtype wide) {
     int64_t stride = 1;
     const int rank = pl_emit_rank(c, MASK);
@@ -133,7 +133,7 @@ pl_status pl_emit_attention(pl_emit *c) {
     q.has_mask = pl_emit_has(c, MASK);
     if (q.has_mask) {
         const int64_t last = pl_emit_dim(c, MASK, pl_emit_rank(c, MASK) - 1);
-        if (!(last == 1 && c->node->opset < 24)) q.end = last; /* 24 hides what it does not reach */
+        if (!(last == 1 && c->node->opset < 24)) q.end = last; /* 24 hides keys beyond it */
         args[n++] = bias_of(c, &q, wide);
     }
     q.has_nonpad = pl_emit_has(c, NONPAD);
@@ -149,7 +149,7 @@ pl_status pl_emit_attention(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_kernel_call(c, &kernel, n, args));
 }
 
-/* ---- pl_emit_rotary_sides embeddings ---- */
+/* ---- rotary embeddings ---- */
 
 pl_status pl_emit_rotary(pl_emit *c) {
     const int rank = pl_emit_rank(c, 0);

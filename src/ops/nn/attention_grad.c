@@ -1,4 +1,4 @@
-/* Gradients of Attention and RotaryEmbedding: written forward in products, softmax and sums. */
+/* Gradients of Attention and RotaryEmbedding, expanded into products, softmax and sums. */
 #include <math.h>
 
 #include "ops/lib/grad_nn.h"
@@ -19,7 +19,8 @@ typedef struct attention {
     pl_value *q, *k, *v; /* (batch, heads, len, size) */
 } attention;
 
-/* (batch, len, heads * size) as (batch, heads, len, size). No -1: there may be no keys. */
+/* (batch, len, heads * size) to (batch, heads, len, size). Without -1 in the shape: len may be
+ * 0. */
 static pl_value *split_heads(pl_grad *c, pl_value *x, int64_t heads, int64_t size) {
     static const int64_t perm[4] = { 0, 2, 1, 3 };
     const int64_t dims[4] = { 0, 0, heads, size };
@@ -40,7 +41,7 @@ static void load(attention *a) {
     a->q = flat ? split_heads(c, node->in[Q], a->q_heads, a->head_size) : node->in[Q];
     a->k = flat ? split_heads(c, node->in[K], a->kv_heads, a->head_size) : node->in[K];
     a->v = flat ? split_heads(c, node->in[V], a->kv_heads, a->v_size) : node->in[V];
-    /* Lengths may be open where nothing hangs on them. */
+    /* Lengths may be unknown where nothing depends on them. */
     const bool groups = a->q_heads != a->kv_heads;
     const bool hides = pl_attr_int(node, "is_causal") != 0 || input(c, NONPAD) != NULL;
     const bool cuts = input(c, MASK) != NULL && node->opset >= 24;
@@ -55,7 +56,7 @@ static void load(attention *a) {
     if (groups || hides || cuts) a->kv_len = pl_g_dim(c, node->in[K], a->rank - 2) + a->past_len;
 }
 
-/* Query heads that share a key head stand below each other: one product for all. */
+/* Stacks the query heads that share a key head, so that one product computes all. */
 static pl_value *grouped(const attention *a, pl_value *x, int64_t last) {
     const int64_t dims[4] = { 0, a->kv_heads, a->q_heads / a->kv_heads * a->q_len, last };
     return a->q_heads == a->kv_heads ? x : pl_g_reshape(a->c, x, dims, 4);
@@ -74,7 +75,8 @@ static pl_value *numbers(pl_grad *c, int64_t n) {
     return pl_g_table_value(c, &line, PL_I64);
 }
 
-/* The same where only the run knows how many keys are there: (batch, 1, q_len or 1, kv_len). */
+/* The same when the number of valid keys is known only at run time: (batch, 1, q_len or 1,
+ * kv_len). */
 static pl_value *visible_open(const attention *a, int64_t end, bool causal) {
     pl_grad *c = a->c;
     const int64_t axes[3] = { 1, 2, 3 }, axis = 1;
@@ -85,7 +87,7 @@ static pl_value *visible_open(const attention *a, int64_t end, bool causal) {
     if (end < a->kv_len) seen = pl_g2(c, "And", seen, pl_g2(c, "Less", key, pl_g_int(c, end)));
     if (!causal) return seen;
     pl_value *shift = pl_g_int(c, a->past_len), *none = pl_g_int(c, 0);
-    if (input(c, PAST_KEY) == NULL) { /* a negative count is none */
+    if (input(c, PAST_KEY) == NULL) { /* a negative count means 0 */
         shift = pl_g3(c, "Where", pl_g2(c, "Less", valid, none), none, valid);
         shift = pl_g_sub(c, shift, pl_g_int(c, a->q_len));
     }
@@ -129,7 +131,7 @@ static pl_value *visible(const attention *a) {
     return pl_g_table_value(c, &mask, PL_BOOL);
 }
 
-/* The mask with zeros behind its end up to the number of keys, which are hidden apart. */
+/* The mask padded with zeros to the number of keys; keys beyond it are hidden separately. */
 static pl_value *whole_mask(const attention *a, pl_value *mask) {
     pl_grad *c = a->c;
     int64_t pads[2 * PL_RANK_MAX] = { 0 };
@@ -141,7 +143,7 @@ static pl_value *whole_mask(const attention *a, pl_value *mask) {
     return pl_g2(c, "Pad", mask, pl_g_ints(c, pads, 2 * (size_t)rank));
 }
 
-/* Scores with bias and hidden keys; *blind: rows without any key, which give zeros. */
+/* Scores with bias and hidden keys. *blind: rows that see no key, which give zeros. */
 static pl_value *masked(const attention *a, pl_value *s, pl_value **blind) {
     pl_grad *c = a->c;
     const double hidden = (double)-INFINITY;
@@ -151,7 +153,7 @@ static pl_value *masked(const attention *a, pl_value *s, pl_value **blind) {
     if (c->st != PL_OK || (mask == NULL && seen == NULL)) return s;
     pl_value *lowest = pl_g_number(c, s, hidden);
     if (mask != NULL && mask->type != NULL && mask->type->dtype == PL_BOOL) {
-        /* Bools cannot be padded: as numbers. */
+        /* Pad does not take bools. */
         pl_value *number = whole_mask(a, pl_g_cast(c, mask, PL_I32));
         s = pl_g3(c, "Where", pl_g_cast(c, number, PL_BOOL), s, lowest);
     } else if (mask != NULL) {
@@ -176,7 +178,7 @@ pl_status pl_attention_grad(pl_grad *c) {
     const size_t mark = pl_g_mark(c);
     load(&a);
     if (c->st != PL_OK) return c->st;
-    /* The query is scaled, not the scores, which may leave the range of float16. */
+    /* Scales the query, not the scores, which may overflow float16. */
     pl_value *q = pl_g_scaled(c, grouped(&a, a.q, a.head_size), scale_of(&a));
     pl_value *s = ungrouped(&a, pl_g2(c, "MatMul", q, pl_g_swap_last(c, a.k)), a.kv_len);
     stage[0] = s;

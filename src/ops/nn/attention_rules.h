@@ -1,4 +1,4 @@
-/* Rules that the rows of attention.c name and that stand in the files beside it. */
+/* Rules named in the rows of attention.c and defined in the files beside it. */
 #ifndef PL_ATTENTION_RULES_H
 #define PL_ATTENTION_RULES_H
 

@@ -1,7 +1,7 @@
 /* BatchNormalization: y = (x - mean) * (scale / sqrt(var + epsilon)) + bias for each channel.
  *
- * Training (statistics of the batch) happens with training_mode=1 since opset 14; before that when
- * the node names more outputs than Y and is_test (opset 1 to 6) is 0. With spatial=0 (opset 1 to 8)
+ * It trains (uses statistics of the batch) with training_mode=1 since opset 14; before that if the
+ * node names more outputs than Y and is_test (opset 1 to 6) is 0. With spatial=0 (opset 1 to 8)
  * every element of a sample is a channel of its own. */
 #include <math.h>
 
@@ -132,7 +132,7 @@ static void put_channels(pl_eval *c, int i, const double *values) {
     if (t != NULL) pl_store_f64(t->dtype, values, t->data, (size_t)t->n_elements);
 }
 
-/* Updates the running statistics; from then on mean and var are those of the batch. */
+/* Updates the running statistics; then sets mean and var to those of the batch. */
 static pl_status train(pl_eval *c, job *j, double *mean, double *var, bool is_f64) {
     const double momentum = pl_attr_float(c->node, "momentum");
     const size_t n = (size_t)j->channels;
@@ -213,7 +213,7 @@ static pl_status batch_norm_eval(pl_eval *c) {
     if (x->n_elements == 0) {
         for (int i = 1; i < c->n_out; i++) {
             const pl_tensor *from = pl_in(c, i % 2 == 1 ? IN_MEAN : IN_VAR);
-            pl_tensor *to = pl_out(c, i); /* an empty batch leaves the statistics as they were */
+            pl_tensor *to = pl_out(c, i); /* an empty batch does not change the statistics */
             if (to == NULL || to->n_elements != from->n_elements) continue;
             for (int64_t k = 0; k < to->n_elements; k++) {
                 const double v = pl_tensor_get_f64(from, k);
@@ -250,7 +250,7 @@ static double error_at(const sides *s, int i, int64_t k) {
     return s->e[i] == NULL ? 0 : s->e[i][k];
 }
 
-/* u(4k(|x| + |m|) + |b|) and what comes in, k = |scale| / sqrt(var + epsilon). Low precision is
+/* u(4k(|x| + |m|) + |b|) plus inherited errors, k = |scale| / sqrt(var + epsilon). Low precision is
  * computed in float and rounded once. */
 static void bound_fixed(pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
                         double *e) {
@@ -269,7 +269,7 @@ static void bound_fixed(pl_bound *c, const pl_axis_view *v, const sides *s, doub
     if (y != NULL) pl_b_add_stored(c, y, e, v->outer * v->n * v->inner);
 }
 
-/* (outer, channels, inner) with the channels in front, or back. NULL in gives NULL. */
+/* Transposes (outer, channels, inner) to channels first, or back. NULL for NULL. */
 static double *turn(pl_bound *c, const pl_axis_view *v, const double *x, bool back) {
     const int64_t n = v->outer * v->n * v->inner;
     double *y = x == NULL ? NULL : pl_arena_array(c->scratch, (size_t)n, sizeof(*y));
@@ -314,7 +314,7 @@ static pl_status bound_statistics(pl_bound *c, const sides *s, const double *e_m
     return PL_OK;
 }
 
-/* Statistics of the batch: each channel is a row that is normalised. */
+/* Statistics of the batch: each channel is a normalised row. */
 static pl_status bound_training(pl_bound *c, const pl_axis_view *v, const sides *s) {
     const double epsilon = pl_attr_float(c->node, "epsilon");
     double *e_mean = pl_arena_array(c->scratch, (size_t)v->n, sizeof(double));
@@ -339,7 +339,7 @@ static pl_status bound_training(pl_bound *c, const pl_axis_view *v, const sides 
         return pl_fail_memory(c->err, 1);
     }
     pl_b_norm_rule(c, &norm);
-    for (int64_t k = 0; k < v->n; k++) { /* of 1/sqrt(v) to that of v */
+    for (int64_t k = 0; k < v->n; k++) { /* from the error of 1/sqrt(v) to that of v */
         double mean = 0, var = 0;
         for (int64_t i = 0; i < row; i++)
             mean += norm.x[k * row + i] / (double)row;
@@ -371,7 +371,7 @@ static pl_status batch_norm_bound(pl_bound *c) {
     if (pl_batch_norm_is_training(c->node)) return bound_training(c, &v, &s);
     PL_TRY(pl_b_new(c, 0, &e));
     if (e != NULL) bound_fixed(c, &v, &s, pl_attr_float(c->node, "epsilon"), e);
-    for (int i = 1; i < c->n_out; i++) { /* the inputs, passed on */
+    for (int i = 1; i < c->n_out; i++) { /* copies of the inputs */
         const int from = i % 2 == 1 ? IN_MEAN : IN_VAR;
         if (pl_b_out(c, i) != NULL && c->e_in[from] != NULL)
             PL_TRY(pl_b_set_take(c, i, pl_tensor_ref(c->e_in[from])));

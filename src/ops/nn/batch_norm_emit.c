@@ -5,7 +5,7 @@
 #include "ops/nn/batch_norm_rules.h"
 #include "ops/nn/norm_int.h"
 
-/* Statistics stand at dim 1; without `spatial` (until 8) at all dims but the batch. */
+/* Statistics are along dim 1; without `spatial` (before opset 9) along all dims but the batch. */
 static pl_ref per_channel(pl_emit *c, int i, bool spatial) {
     int64_t dims[PL_EMIT_RANK_MAX];
     const int rank = pl_emit_rank(c, 0);
@@ -42,7 +42,7 @@ static pl_status batch_norm_train(pl_emit *c, bool spatial) {
     return pl_emit_out(c, 0, pl_emit_map(c, c->out[0]->dtype, "($0 - $1) * $2 + $3", 4, args));
 }
 
-/* Outside training: (x - mean) * a + bias, with a from the variance in double. */
+/* In inference: (x - mean) * a + bias, with a computed from the variance in double. */
 pl_status pl_emit_batch_norm(pl_emit *c) {
     char expr[160];
     const pl_dtype wide = pl_emit_compute(c->in[0]->dtype);

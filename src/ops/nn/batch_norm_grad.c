@@ -10,8 +10,7 @@ static double epsilon_of(const pl_grad *c) {
     return pl_attr_float(c->node, "epsilon");
 }
 
-/* 0.9, not 0.89999998: attributes are floats, and 1 - momentum would lose eight digits of what was
- * meant. */
+/* 0.9, not 0.89999998: attributes are floats, and 1 - momentum would lose eight digits. */
 static double meant(double attr) {
     const double shorter = rint(attr * 1e6) / 1e6;
     return (float)shorter == (float)attr ? shorter : attr;

@@ -1,4 +1,4 @@
-/* Rules that the rows of batch_norm.c name and that stand in the files beside it. */
+/* Rules named in the rows of batch_norm.c and defined in the files beside it. */
 #ifndef PL_BATCH_NORM_RULES_H
 #define PL_BATCH_NORM_RULES_H
 

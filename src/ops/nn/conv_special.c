@@ -10,7 +10,7 @@
 
 extern const pl_op_def pl_ops_conv_special[];
 
-/* Dim d of input i is `expected`, when both are known. */
+/* Dim d of input i must be `expected`, if both are known. */
 static pl_status check_dim(const pl_infer *c, int i, int d, pl_dim expected) {
     const pl_dim found = pl_infer_dim(c, i, d);
     if (!pl_dim_known(found) || !pl_dim_known(expected) || found.value == expected.value) {
@@ -215,7 +215,7 @@ typedef struct causal_job {
     bool silu;
 } causal_job;
 
-/* Position i of the row that is past_state (or zeros) followed by the input. */
+/* Element i of the row that consists of past_state (or zeros) and then the input. */
 static double padded_at(const causal_job *j, int64_t row, int64_t i) {
     if (i >= j->k - 1) return j->x[row * j->length + i - (j->k - 1)];
     return j->past == NULL ? 0 : j->past[row * (j->k - 1) + i];
@@ -367,8 +367,8 @@ static pl_status col2im_eval(pl_eval *c) {
 
 /* ---- bounds ---- */
 
-/* The product as usual; the places are off by the rounding of a coordinate and by what the offsets
- * are off by, which moves a sample along the steepest slope of X at most. */
+/* Bound of the product, plus the errors of the sample positions: rounding of the coordinate and
+ * errors of the offsets move a sample along at most the steepest slope of X. */
 static pl_status deform_conv_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, X), *w = pl_b_in(c, W), *y = pl_b_out(c, 0);
     const double *px = pl_b_x(c, X), *pw = pl_b_x(c, W), *po = pl_b_x(c, OFFSET);
@@ -416,7 +416,7 @@ static pl_status causal_bound(pl_bound *c) {
     return pl_b_expand(c, text);
 }
 
-/* Sums of the blocks that overlap: at most every tap once. */
+/* Sums of overlapping blocks: each tap contributes at most once. */
 static pl_status col2im_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0), *y = pl_b_out(c, 0);
     pl_b_dot dot = { .n_factors = 1, .factor = { 0 }, .bias = -1, .alpha = 1, .k = 1 };

@@ -1,5 +1,5 @@
-/* Gradients of DeformConv (columns of samples at shifted places, then a product), CausalConv and
- * Col2Im. */
+/* Gradients of DeformConv (samples at shifted positions as columns, then a product),
+ * CausalConvWithState and Col2Im. */
 #include "ops/lib/grad_nn.h"
 #include "ops/nn/conv_special_rules.h"
 
@@ -40,7 +40,7 @@ static pl_value *row_of(const deform *s, pl_value *x, int64_t row) {
     return pl_g_cut(s->c, x, 1, row, row + 1);
 }
 
-/* Where tap `tap` of every cell lies along axis d before it is shifted, (1, 1, cells). */
+/* Position of tap `tap` of every cell along axis d before the shift, (1, 1, cells). */
 static pl_value *base_of(const deform *s, int d, const int64_t *tap) {
     const pl_window *w = &s->win;
     int64_t cell[PL_RANK_MAX] = { 0 };
@@ -57,7 +57,7 @@ typedef struct place { /* of one axis */
     pl_value *low, *part;
 } place;
 
-/* The sum over the corners around a place of weight times element. */
+/* Interpolates: the sum over the corners around a position of weight times element. */
 static pl_value *sample(const deform *s, pl_value *image, const place *at) {
     pl_grad *c = s->c;
     const pl_window *w = &s->win;
@@ -125,7 +125,7 @@ pl_status pl_deform_conv_grad(pl_grad *c) {
     const int64_t each = s.channels / s.offset_groups;
     const bool mask = node->n_in > MASK && node->in[MASK] != NULL;
     const bool bias = node->n_in > BIAS && node->in[BIAS] != NULL;
-    pl_g_table zeros; /* only its shape counts; the batch comes from X */
+    pl_g_table zeros; /* only its shape matters; the batch size comes from X */
     if (!pl_g_table_new(c, &zeros, 3, (const int64_t[]){ 1, 1, s.cells })) return c->st;
     pl_value *line = pl_g_table_value(c, &zeros, node->in[X]->type->dtype);
     pl_value *first = pl_g_cut(c, pl_g_reshape(c, node->in[X], rows, 3), 1, 0, each);
@@ -151,7 +151,7 @@ pl_status pl_deform_conv_grad(pl_grad *c) {
 
 /* ---- CausalConv ---- */
 
-/* past_state (or zeros) and the input in one row, convolved channel by channel. */
+/* Joins past_state (or zeros) and the input into one row and convolves it channel by channel. */
 pl_status pl_causal_conv_grad(pl_grad *c) {
     const pl_node *node = c->node;
     pl_value *x = node->in[0], *w = node->in[1];
@@ -178,7 +178,8 @@ pl_status pl_causal_conv_grad(pl_grad *c) {
 
 /* ---- Col2Im ---- */
 
-/* Blocks cut out of the image where they were added: a gather with a list of places. */
+/* Reads the blocks of the image back from where they were added: a gather with a list of
+ * positions. */
 pl_status pl_col2im_grad(pl_grad *c) {
     const pl_tensor *image = pl_g_known(c->node->in[1]), *block = pl_g_known(c->node->in[2]);
     pl_value *x = c->node->in[0], *dy = c->dy[0];
@@ -202,7 +203,7 @@ pl_status pl_col2im_grad(pl_grad *c) {
         int64_t cell[PL_RANK_MAX] = { 0 };
         for (int64_t o = 0; o < n_out; o++) {
             int64_t at = 0;
-            /* One zero stands behind the image for what lies outside. */
+            /* Positions outside the image read one zero appended after it. */
             places.data[t * n_out + o] = (double)(pl_window_at(&w, cell, tap, &at) ? at : cells);
             (void)pl_window_next(w.n, w.out, cell);
         }

@@ -1,4 +1,4 @@
-/* Rules that the rows of conv_special.c name and that stand in the files beside it. */
+/* Rules named in the rows of conv_special.c and defined in the files beside it. */
 #ifndef PL_CONV_SPECIAL_RULES_H
 #define PL_CONV_SPECIAL_RULES_H
 

@@ -18,8 +18,8 @@ static pl_status conv_infer(pl_infer *c) {
     return pl_conv_check_bias(c, 2, pl_infer_dim(c, 1, 0));
 }
 
-/* ONNX Conv-11 does not say whether padding is zeros, which times Inf are NaN, or is left out of
- * the sum; runtimes do both. The second is the other reading. */
+/* ONNX Conv-11 does not say whether padding is zeros (times Inf they are NaN) or is left out of the
+ * sum; runtimes do both. Leaving it out is the other reading. */
 static bool leaves_out_padding(const pl_eval *c) {
     const pl_tensor *w = pl_in(c, 1);
     if (!c->otherwise) return false;
@@ -28,7 +28,7 @@ static bool leaves_out_padding(const pl_eval *c) {
     return false;
 }
 
-/* Have src/kernels a form? */
+/* Does src/kernels support this shape? */
 static bool has_kernel(const pl_eval *c, const pl_window *win) {
     return win->n <= 3 && pl_in(c, 0)->n_elements > 0 && pl_in(c, 1)->n_elements > 0 &&
            !leaves_out_padding(c);
@@ -103,7 +103,7 @@ static pl_status conv_eval(pl_eval *c) {
     return conv_with(c, &none, c->n_in);
 }
 
-/* Input channels of a group times taps, and the bias. */
+/* Length of the sums: input channels of a group times taps, plus the bias. */
 static double conv_depth(const pl_bound *c) {
     const pl_tensor *w = pl_b_in(c, 1);
     const double n = w->dims[0] == 0 ? 0 : (double)w->n_elements / (double)w->dims[0];
@@ -114,7 +114,7 @@ static pl_status conv_bound(pl_bound *c) {
     return pl_b_product_rule(c, 0, 1, 2, conv_depth(c));
 }
 
-/* Every output cell gets each input channel through every stride-th tap. */
+/* Each output cell gets every input channel through every stride-th tap. */
 static pl_status conv_transpose_bound(pl_bound *c) {
     const pl_tensor *w = pl_b_in(c, 1);
     const int64_t groups = pl_attr_int(c->node, "group");

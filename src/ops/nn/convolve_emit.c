@@ -1,4 +1,4 @@
-/* Emission of convolutions: calls of src/kernels, on views where they can. */
+/* Emission of convolutions: calls of src/kernels, on views where possible. */
 #include "ops/emit.h"
 #include "ops/lib/convolve.h"
 #include "ops/lib/fused.h"
@@ -49,7 +49,7 @@ static pl_status run_transposed(const pl_emit_args *a, pl_err *err) {
                : pl_conv_transpose_f32(a->pool, &q->shape, a->in[0], a->in[1], bias, a->out, err);
 }
 
-/* The shape rule has placed the window; it is read once more on stand-ins for the tensors. */
+/* Computes the window again as the shape rule does, from tensors that have only a shape. */
 static pl_status transposed_window(pl_emit *c, pl_window *win) {
     static const char nowhere[16];
     int64_t dims[PL_EMIT_RANK_MAX];

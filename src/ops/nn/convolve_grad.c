@@ -1,4 +1,4 @@
-/* Gradients of convolutions: windows that read, and the same windows that write back. */
+/* Gradients of convolutions: the same windows that were read are written back. */
 #include "ops/nn/convolve_grad.h"
 
 #include "ops/lib/fused.h"
@@ -17,8 +17,6 @@ static int64_t size_of(const pl_value *x, int d) {
 
 enum { ANY_SIZE = 1 << 20 };
 
-/* The window of the node over x with this kernel. Sizes must be known, but along axes that are read
- * in steps of 1: there the rest does not depend on them, and any size stands for all. */
 bool pl_g_window(pl_grad *c, const pl_value *x, const pl_value *w, pl_window *win) {
     const int n = pl_g_rank(c, x) - 2;
     *win = (pl_window){ 0 };
@@ -37,14 +35,13 @@ int64_t pl_g_window_span(const pl_window *w, int d) {
     return (w->kernel[d] - 1) * w->dilation[d] + 1;
 }
 
-/* Sums what windows read back to where they read it from: dy (N, G.., out…) through weights. */
 pl_value *pl_g_conv_back(pl_grad *c, pl_value *dy, pl_value *w, const pl_window *win,
                          int64_t groups) {
     int64_t pads[2 * PL_RANK_MAX] = { 0 }, more[PL_RANK_MAX] = { 0 };
     const size_t n = (size_t)win->n;
     bool any = false;
     for (int d = 0; d < win->n; d++) {
-        /* What is cut off at the end, or what no window has read. */
+        /* rest > 0: cut off at the end; rest < 0: read by no window. */
         const int64_t full = (win->out[d] - 1) * win->stride[d] + pl_g_window_span(win, d);
         const int64_t rest = full - win->pad_begin[d] - win->in[d];
         pads[d] = win->pad_begin[d];
@@ -60,7 +57,7 @@ pl_value *pl_g_conv_back(pl_grad *c, pl_value *dy, pl_value *w, const pl_window 
     return pl_g_op(c, "ConvTranspose", in, 2, attrs, any ? 5 : 4);
 }
 
-/* (N, C, …) as (C / groups, groups * N, …): samples become what is summed over. */
+/* (N, C, …) to (C / groups, groups * N, …), so that the convolution sums over samples. */
 static pl_value *by_channel(pl_grad *c, pl_value *x, int64_t groups) {
     const int rank = pl_g_rank(c, x);
     int64_t perm[PL_RANK_MAX + 1], dims[PL_RANK_MAX + 1] = { 0 };
@@ -83,8 +80,7 @@ static pl_value *by_channel(pl_grad *c, pl_value *x, int64_t groups) {
     return pl_g_reshape(c, x, flat, (size_t)rank);
 }
 
-/* dL/dw of a convolution of x whose results have the gradient dy: where both are swapped, strides
- * and dilations are too. */
+/* dL/dw: a convolution of x with dy, in which strides and dilations change places. */
 static pl_value *weights_grad(pl_grad *c, pl_value *x, pl_value *dy, const pl_window *win,
                               int64_t groups) {
     const size_t n = (size_t)win->n;
@@ -134,7 +130,7 @@ pl_status pl_conv_grad(pl_grad *c) {
     return c->st;
 }
 
-/* The window of a transposed convolution, seen as the convolution that reads y and gives x. */
+/* The window of a transposed convolution as that of the convolution from y to x. */
 static bool transposed_window(pl_grad *c, const pl_value *x, const pl_value *w, pl_window *win) {
     const int n = pl_g_rank(c, x) - 2;
     pl_tensor tx = { .rank = n + 2 }, tw = { .rank = n + 2 };

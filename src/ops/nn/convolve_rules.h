@@ -1,4 +1,4 @@
-/* Rules that the rows of convolve.c name and that stand in the files beside it. */
+/* Rules named in the rows of convolve.c and defined in the files beside it. */
 #ifndef PL_CONVOLVE_RULES_H
 #define PL_CONVOLVE_RULES_H
 

@@ -8,7 +8,7 @@
 #include "ops/lib/convolve.h"
 #include "ops/nn/convolve_rules.h"
 
-/* Places dim d: out, and pad_begin of the kernel. Sizes were bounded by pl_window_read. */
+/* Places dim d: sets out and pad_begin. pl_window_read has limited the sizes. */
 static pl_status place(const pl_node *node, pl_window *w, int d, int64_t in, const int64_t *shape,
                        const int64_t *padding, pl_err *err) {
     int64_t full = 0;
@@ -32,7 +32,8 @@ static pl_status place(const pl_node *node, pl_window *w, int d, int64_t in, con
                                 "output_shape[%d] is %lld, but the input reaches only %lld cells",
                                 d, (long long)w->out[d], (long long)full);
         }
-        /* ConvTranspose-11: SAME_UPPER puts the larger half at the end, all else at the start. */
+        /* ConvTranspose-11: SAME_UPPER puts the larger half at the end, other modes at the
+         * start. */
         const int64_t kept = total < 0 ? 0 : total;
         w->pad_begin[d] = upper ? kept / 2 : kept - kept / 2;
         w->pad_end[d] = kept - w->pad_begin[d];
@@ -47,7 +48,7 @@ static pl_status place(const pl_node *node, pl_window *w, int d, int64_t in, con
 }
 
 typedef struct sizes {
-    const int64_t *shape; /* NULL: not given; the spatial part */
+    const int64_t *shape; /* spatial part; NULL: not given */
     int64_t padding[PL_RANK_MAX];
 } sizes;
 
@@ -68,7 +69,7 @@ static pl_status read_sizes(const pl_node *node, int n, sizes *out, pl_err *err)
         out->padding[d] = padding[d];
     }
     if (n_shape == 0) return PL_OK;
-    /* Some exporters give the whole shape, N and C too. */
+    /* Some exporters give the whole shape with N and C. */
     if (n_shape != (size_t)n && n_shape != (size_t)n + 2) {
         return pl_node_fail(err, PL_E_INVALID, node, "output_shape has %zu elements, expected %d",
                             n_shape, n);

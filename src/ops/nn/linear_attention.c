@@ -1,8 +1,9 @@
 /* LinearAttention-27: a recurrence over time instead of a score matrix.
  *
- * Each key head carries a state [key size, value size]. A step may let it fade (gated), may write
- * only the part of the value that the state does not predict (delta), adds k v' and is read by the
- * queries of its group. Computed in float (double for double), whatever the type of the tensors. */
+ * Each key head has a state [key size, value size]. A step may decay it (gated) and may write only
+ * the part of the value that the state does not predict (delta). It adds k v', and the queries of
+ * the group read the result. Computed in float (double for double), whatever the type of the
+ * tensors. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static pl_status check_rule(const pl_infer *c) {
     return pl_infer_fail(c, "update_rule is not linear, gated, delta or gated_delta");
 }
 
-/* The last dim of an optional input is one of two sizes. */
+/* The last dim of an optional input must be one of two sizes. */
 static pl_status check_cols(const pl_infer *c, int i, const char *what, int64_t a, pl_dim b) {
     const pl_dim found = pl_infer_dim(c, i, 2);
     if (!pl_dim_known(found) || found.value == a || !pl_dim_known(b) || found.value == b.value) {
@@ -183,11 +184,10 @@ static pl_status linear_eval(pl_eval *c) {
 
 /* ---- bound ---- */
 
-/* The recurrence again with the square of what each element of the state may be off by: roundings
- * of many steps add in quadrature. */
+/* Runs the recurrence on squared errors of the state: roundings of many steps add in quadrature. */
 typedef struct linear_bound {
     pl_bound *c;
-    const linear_job *j; /* sizes only */
+    const linear_job *j; /* only its sizes are used */
     const double *x[ERASE + 1], *e[ERASE + 1];
     double *e_y, *e_state; /* NULL = not wanted */
     double u, chain;

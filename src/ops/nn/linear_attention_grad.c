@@ -1,4 +1,4 @@
-/* Gradient of LinearAttention: written forward, step by step. */
+/* Gradient of LinearAttention, expanded step by step. */
 #include <math.h>
 
 #include "ops/lib/grad_nn.h"

@@ -1,7 +1,8 @@
 /* Normalisations. The row loop is in norm_rows.c, BatchNormalization in batch_norm.c.
  *
- * Statistics are taken in double. stash_type (LayerNormalization-17 and others) says in which type
- * the specification computes; here that is float, or double for double inputs and stash_type 11. */
+ * Statistics are computed in double. stash_type (LayerNormalization-17 and others) is the type that
+ * the specification computes in; the rest is in float, or in double for double inputs and
+ * stash_type 11. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ static pl_status infer_rows(pl_infer *c, int n_statistics) {
     }
     PL_TRY(pl_norm_check_onto(c, 1, "scale"));
     if (c->n_in > 2) PL_TRY(pl_norm_check_onto(c, 2, "B"));
-    /* RMSNormalization-23: Y has the type of the scale, which LayerNormalization shares with X. */
+    /* RMSNormalization-23: Y has the type of the scale; in LayerNormalization that is also the type
+     * of X. */
     pl_dtype dtype = pl_infer_dtype_of(c, 1);
     if (dtype == PL_UNDEFINED) dtype = pl_infer_dtype_of(c, 0);
     PL_TRY(pl_infer_set(c, 0, dtype, rank, rank < 0 ? NULL : c->in[0]->dims));
@@ -110,7 +112,7 @@ static pl_status instance_norm_infer(pl_infer *c) {
     return pl_infer_set_like(c, 0, 0);
 }
 
-/* GroupNormalization-18 has a scale for each group, 21 one for each channel. */
+/* GroupNormalization-18 has a scale per group, -21 one per channel. */
 static pl_status group_norm_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     const int64_t groups = pl_attr_int(c->node, "num_groups");
@@ -167,7 +169,7 @@ typedef struct lp_job {
     void *y;
 } lp_job;
 
-/* A norm of 0 leaves 0, as ONNX Runtime does. */
+/* A norm of 0 gives 0, as in ONNX Runtime. */
 #define LP_LOOPS(F, T)                                                                             \
     static void lp_rows_##F(void *ctx, int64_t begin, int64_t end) {                               \
         const lp_job *j = ctx;                                                                     \
@@ -252,7 +254,7 @@ typedef struct lrn_job {
     void *y;
 } lrn_job;
 
-/* t^0.75 is what every model asks for, and two roots are many times faster than pow. */
+/* beta is 0.75 in every model, and two square roots are much faster than pow. */
 static double lrn_power(double t, double beta) {
     return beta == 0.75 ? sqrt(t * sqrt(t)) : pow(t, beta);
 }
@@ -480,7 +482,7 @@ const pl_op_def pl_ops_norm[] = {
       RULES(rms_norm, pl_rms_norm), .emit = pl_emit_rms_norm,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] s) => (y) { y = RMSNormalization(x, s) }", NULL, 0 },
                             { "(float[2,3,4] x, float[3,1] s) => (y) { y = RMSNormalization<axis=1>(x, s) }", NULL, 0 }) },
-    /* ONNX Runtime's names for the same. */
+    /* ONNX Runtime's names for the same operator. */
     { .name = "LayerNormalization", MS, .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }, { "scale", PL_T_FLOAT, 0 }, OPTIONAL("B")),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }, OPTIONAL("mean"), OPTIONAL("inv_std_var")), LAYER_ATTRS,
       RULES(layer_norm, pl_layer_norm), .emit = pl_emit_layer_norm,

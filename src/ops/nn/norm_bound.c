@@ -1,4 +1,4 @@
-/* Error bounds of the normalisations of norm.c (blame.md section 2). */
+/* Error bounds of the normalisations of norm.c (docs/blame.md). */
 #include <math.h>
 #include <stdio.h>
 
@@ -50,7 +50,7 @@ pl_status pl_rms_norm_bound(pl_bound *c) {
     return rows_bound(c, true, 0, 1);
 }
 
-/* A list with a number for each channel, or for each group: where does element i find its own? */
+/* A scale per channel or per group, repeated for each element of x. */
 static pl_status spread_channels(pl_bound *c, int i, const pl_tensor *x, const double **out,
                                  const double **out_e) {
     const pl_tensor *t = pl_b_in(c, i);
@@ -96,7 +96,7 @@ pl_status pl_group_norm_bound(pl_bound *c) {
     return groups_bound(c, pl_attr_int(c->node, "num_groups"));
 }
 
-/* y = x / norm: both round, and the norm moves by what the row moves. */
+/* y = x / norm: both round, and the error of the row changes the norm. */
 pl_status pl_lp_norm_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0);
     const double *px = pl_b_x(c, 0), *ex = pl_b_e(c, 0), *py = pl_b_y(c, 0);
@@ -157,7 +157,7 @@ pl_status pl_lrn_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* In the words of its function body (ONNX MeanVarianceNormalization-13). */
+/* Expanded as in its function body (ONNX MeanVarianceNormalization-13). */
 pl_status pl_mvn_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0);
     char axes[8 * PL_RANK_MAX] = "";

@@ -1,4 +1,4 @@
-/* Emission of normalisations: statistics by sums over axes in double, then one map. */
+/* Emission of normalisations: statistics as sums over axes in double, then one map. */
 #include <stdio.h>
 
 #include "ops/emit.h"
@@ -6,7 +6,7 @@
 #include "ops/nn/norm_int.h"
 #include "ops/nn/norm_rules.h"
 
-/* ---- pl_emit_rows: LayerNormalization and its kin ---- */
+/* ---- LayerNormalization, RMSNormalization ---- */
 
 static int first_axis(const pl_emit *c) {
     return pl_emit_axis(pl_attr_int(c->node, "axis"), pl_emit_rank(c, 0));
@@ -23,8 +23,7 @@ pl_status pl_emit_rms_norm(pl_emit *c) {
 
 /* ---- channels ---- */
 
-/* Rows are (sample, group), channels are dim 1; the scale has one number for each channel, or for
- * each group. */
+/* Rows are (sample, group), channels are dim 1; the scale is per channel or per group. */
 static pl_status groups(pl_emit *c, int64_t n_groups) {
     int64_t dims[PL_EMIT_RANK_MAX], inner = 1;
     const int rank = pl_emit_rank(c, 0);
@@ -49,7 +48,7 @@ static pl_status groups(pl_emit *c, int64_t n_groups) {
     return pl_emit_out(c, 0, pl_emit_reshape(c, y, rank, dims));
 }
 
-/* A group for each channel: seen as it is, so that neighbours can join the loop. */
+/* One group per channel. The shape stays as it is, so that neighbouring nodes can be fused. */
 pl_status pl_emit_instance_norm(pl_emit *c) {
     const int rank = pl_emit_rank(c, 0);
     if (rank < 3) return groups(c, pl_emit_dim(c, 0, 1));
@@ -69,7 +68,7 @@ pl_status pl_emit_group_norm(pl_emit *c) {
 
 /* ---- the others ---- */
 
-/* A pl_emit_norm of 0 leaves 0, as in the kernel. */
+/* A norm of 0 gives 0, as in the kernel. */
 pl_status pl_emit_lp_norm(pl_emit *c) {
     const pl_dtype wide = pl_emit_compute(c->in[0]->dtype);
     const bool one = pl_attr_int(c->node, "p") == 1;
@@ -101,7 +100,7 @@ pl_status pl_emit_mvn(pl_emit *c) {
                        pl_emit_map3(c, c->out[0]->dtype, "($0 - $1) / $2", x, mean, deviation));
 }
 
-/* The channels of a window around each: loads, where they are inside. */
+/* Sum of squares over the channels around each one, skipping those outside. */
 static pl_ref window_sum(pl_emit *c, int64_t size) {
     int64_t dims[PL_EMIT_RANK_MAX], inner = 1;
     char expr[200];

@@ -1,4 +1,4 @@
-/* Gradients of normalisations: written forward in means, roots and products. */
+/* Gradients of normalisations, expanded into means, roots and products. */
 #include "base/size.h"
 #include "ops/lib/grad_nn.h"
 #include "ops/lib/grad_norm.h"
@@ -116,7 +116,8 @@ pl_status pl_mvn_grad(pl_grad *c) {
     pl_value *d = pl_g_sub(c, wide, pl_g_reduce(c, "ReduceMean", wide, axes, n, true)), *y = d;
     if (c->node->opset >= 9 || pl_attr_int(c->node, "normalize_variance") != 0) {
         pl_value *var = pl_g_reduce(c, "ReduceMean", pl_g_mul(c, d, d), axes, n, true);
-        /* The root of 0 is left out: where all are equal d is 0, and so is its part. */
+        /* Avoids the root of 0, whose slope is infinite: where all elements are equal, d is 0 and
+         * the term vanishes. */
         pl_value *zero = pl_g_number(c, var, 0), *none = pl_g_equal(c, var, zero);
         pl_value *root = pl_g1(c, "Sqrt", pl_g3(c, "Where", none, pl_g_number(c, var, 1), var));
         y = pl_g_div(c, d, pl_g_plus(c, pl_g3(c, "Where", none, zero, root), 1e-9));

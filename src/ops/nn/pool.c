@@ -45,7 +45,7 @@ static pl_status global_pool_infer(pl_infer *c) {
 
 /* ---- windows ---- */
 
-/* Through double: more than three spatial dims, LpPool, and types without a kernel. */
+/* In double: for more than three spatial dims, LpPool, and types without a kernel. */
 static pl_status pool_general(pl_eval *c, const pl_window *w, const pl_pool_rule *rule) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0), *indices = pl_out(c, 1);
@@ -85,7 +85,7 @@ static pl_status max_pool_eval(pl_eval *c) {
     return PL_OK;
 }
 
-/* One accumulator of float, in index order. Dims are few, taps may be many. */
+/* One float accumulator, in index order (pl_eval.naive). */
 static pl_status average_naive(pl_eval *c, const pl_window *w, bool count_pad) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
@@ -97,7 +97,7 @@ static pl_status average_naive(pl_eval *c, const pl_window *w, bool count_pad) {
     for (int64_t i = 0; i < y->n_elements; i++) {
         int64_t tap[PL_RANK_MAX] = { 0 }, at = 0, inside = 0, counted = 1;
         float sum = 0;
-        for (int d = 0; d < w->n; d++) { /* ceil_mode: beyond the padding nothing counts */
+        for (int d = 0; d < w->n; d++) { /* ceil_mode: cells beyond the padding do not count */
             int64_t first = 0, last = 0;
             pl_window_taps_in(w, d, cell[d], -w->pad_begin[d], w->in[d] + w->pad_end[d], &first,
                               &last);
@@ -268,7 +268,7 @@ static pl_status global_lp_eval(pl_eval *c) {
 
 /* ---- MaxUnpool ---- */
 
-/* The size that the pool's own input had, without output_shape. */
+/* Size of the input of the original MaxPool, when output_shape is not given. */
 static pl_status unpooled(const pl_node *node, const pl_window *w, int d, int64_t in, int64_t *out,
                           pl_err *err) {
     int64_t size = 0;
@@ -325,8 +325,8 @@ static pl_status max_unpool_infer(pl_infer *c) {
     return pl_infer_set(c, 0, pl_infer_dtype_of(c, 0), n + 2, out);
 }
 
-/* Indices count in the pool's own input; a larger output_shape adds cells at the ends (the test of
- * MaxUnpool-9 with output_shape). */
+/* Indices refer to the input of the original MaxPool; a larger output_shape adds cells at the end
+ * (see the MaxUnpool-9 test with output_shape). */
 static pl_status max_unpool_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0), *at = pl_in(c, 1);
     pl_tensor *y = pl_out(c, 0);
@@ -363,8 +363,8 @@ static pl_status max_unpool_eval(pl_eval *c) {
 
 /* ---- bounds ---- */
 
-/* u c(K) of the same average of absolute values; errors of a mean add in quadrature. counts: how
- * many elements an output averages, one for each of the cells of a plane, or `all` of them. */
+/* u c(K) times the same average of absolute values; inherited errors of a mean add in quadrature.
+ * counts: the number of elements averaged, one for each cell of a plane, or the same for all. */
 static pl_status average_rule(pl_bound *c, double longest, const double *counts, int64_t cells) {
     const pl_tensor *y = pl_b_out(c, 0);
     const double *py = pl_b_y(c, 0), factor = c->u_acc * pl_b_chain(longest);
@@ -420,8 +420,8 @@ static pl_status global_average_bound(pl_bound *c) {
     return average_rule(c, (double)n, NULL, 1);
 }
 
-/* A norm moves by at most the same norm of the errors; its own rounding is that of the sum of
- * powers, of which the root takes the p-th part. */
+/* A norm changes by at most the norm of the errors. Its own rounding is that of the sum of powers,
+ * divided by p because of the root. */
 static pl_status lp_rule(pl_bound *c, double longest) {
     const double p = p_of(c->node);
     const double *py = pl_b_y(c, 0);
@@ -455,8 +455,8 @@ static pl_status global_lp_bound(pl_bound *c) {
     return lp_rule(c, (double)n);
 }
 
-/* The value is one of the window, off by what its neighbours may be; which one it is cannot be
- * known where they are off at all. */
+/* The maximum moves by at most the largest error in its window. If there is any error, another
+ * element may be the maximum, so the index is unbounded. */
 static pl_status max_pool_bound(pl_bound *c) {
     double *e = NULL;
     if (c->e_in[0] == NULL) return PL_OK;

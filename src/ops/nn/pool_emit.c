@@ -41,12 +41,12 @@ static pl_status run_pool(const pl_emit_args *a, pl_err *err) {
     return run_max(a->pool, q, x, a->out, NULL, err);
 }
 
-/* Where the maxima are; the maxima themselves are made a second time and dropped. */
+/* Indices of the maxima. The maxima are computed a second time and discarded. */
 static pl_status run_indices(const pl_emit_args *a, pl_err *err) {
     const pooling *q = a->params;
     size_t n = (size_t)q->shape.planes * pl_dtype_bytes(q->dtype);
     for (int d = 0; d < q->shape.n_spatial; d++)
-        n *= (size_t)q->shape.out[d]; /* fits: the indices are wider, and exist */
+        n *= (size_t)q->shape.out[d]; /* cannot overflow: the indices exist and are wider */
     void *y = pl_malloc(n);
     if (y == NULL) return pl_fail_memory(err, n);
     const pl_status st = run_max(a->pool, q, a->in[0], y, a->out, err);
@@ -68,7 +68,7 @@ static pl_status pool(pl_emit *c, const pl_pool_rule *rule) {
     if (!read_window(c, &q.window)) return pl_emit_decline(c, "attributes");
     const bool any = rule->kind == PL_POOL_LP || q.window.n > 3;
     if (any && !pl_emit_is_float(q.dtype)) return pl_emit_decline(c, "integers in many dims");
-    if (any) q.dtype = PL_F64; /* that loop knows only double */
+    if (any) q.dtype = PL_F64; /* the general loop is in double only */
     pl_tensor *x = NULL;
     pl_emit_in_dims(c, 0, dims);
     static const char nowhere[16];

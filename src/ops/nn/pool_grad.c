@@ -1,11 +1,11 @@
-/* Gradients of pools: windows that read, and the same windows that write back. */
+/* Gradients of pools: the same windows that were read are written back. */
 #include "ops/lib/grad_nn.h"
 #include "ops/nn/convolve_grad.h"
 #include "ops/nn/pool_rules.h"
 
 /* ---- average and Lp ---- */
 
-/* Sums g, one number for each window, back to where the windows have read. */
+/* Adds g, one number per window, back to the elements that the window read. */
 static pl_value *spread(pl_grad *c, pl_value *g, const pl_value *x, const pl_window *win) {
     const int64_t channels = pl_g_dim(c, x, 1);
     int64_t dims[PL_RANK_MAX] = { channels, 1 };
@@ -53,7 +53,7 @@ static double p_of(const pl_node *node) {
     return node->def->until == 1 ? pl_attr_float(node, "p") : (double)pl_attr_int(node, "p");
 }
 
-/* dy y^(1-p), 0 where y is: there x is 0 too. */
+/* dy y^(1-p); 0 where y is 0, because x is 0 there, too. */
 static pl_value *by_norm(pl_grad *c, double p) {
     if (p == 1) return c->dy[0];
     pl_value *y = c->node->out[0], *zero = pl_g_number(c, y, 0);
@@ -88,8 +88,8 @@ pl_status pl_global_lp_grad(pl_grad *c) {
 
 /* ---- maximum ---- */
 
-/* zeros with g added at the places in `index`. Before ScatterElements-16, which adds, the caller
- * sees to it that no place stands twice. */
+/* Adds g to `zeros` at the positions in `index`. Before ScatterElements-16, which can add, the
+ * caller must ensure that no position occurs twice. */
 static pl_value *scatter(pl_grad *c, pl_value *zeros, pl_value *index, pl_value *g, int64_t axis) {
     const pl_attr attrs[2] = { PL_G_INT("axis", axis), PL_G_STRING("reduction", "add") };
     pl_value *in[3] = { zeros, index, g };
@@ -106,7 +106,7 @@ static pl_value *flat(pl_grad *c, pl_value *x) {
     return pl_g_reshape(c, x, (const int64_t[]){ -1 }, 1);
 }
 
-/* 1 for the windows of one class: every step-th along each axis, from `phase` on. */
+/* Mask of one class of windows: every step-th along each axis, starting at `phase`. */
 static pl_value *class_of(pl_grad *c, const pl_window *win, const int64_t *phase,
                           const int64_t *step) {
     int64_t dims[PL_RANK_MAX] = { 1, 1 }, cell[PL_RANK_MAX] = { 0 };
@@ -124,8 +124,8 @@ static pl_value *class_of(pl_grad *c, const pl_window *win, const int64_t *phase
     return pl_g_table_value(c, &mask, PL_BOOL);
 }
 
-/* Windows that overlap may pick one element twice. Before opset 16, classes of windows that do not
- * overlap are scattered one after another; the others go to a cell behind the last. */
+/* Overlapping windows may select the same element. Before opset 16, classes of windows that do not
+ * overlap are scattered one by one; windows of other classes write to a spare cell at the end. */
 static pl_value *scatter_windows(pl_grad *c, pl_value *x, pl_value *index) {
     int64_t step[PL_RANK_MAX], phase[PL_RANK_MAX] = { 0 }, n_classes = 1;
     pl_value *zeros = pl_g_zeros_like(c, flat(c, x)), *dy = flat(c, c->dy[0]), *sum = NULL;
@@ -162,7 +162,7 @@ pl_status pl_max_pool_grad(pl_grad *c) {
         const pl_attr *a = pl_node_attr(c->node, names[i]);
         if (a != NULL) attrs[n++] = *a;
     }
-    /* The same pool again, with indices in the order of the elements. */
+    /* Runs the same pool again for row-major indices. */
     PL_TRY(pl_g_ops(c, "MaxPool", "", &x, 1, attrs, n, out, 2));
     c->dx[0] = pl_g_reshape_like(c, scatter_windows(c, x, out[1]), x);
     return c->st;

@@ -1,4 +1,4 @@
-/* Rules that the rows of pool.c name and that stand in the files beside it. */
+/* Rules named in the rows of pool.c and defined in the files beside it. */
 #ifndef PL_POOL_RULES_H
 #define PL_POOL_RULES_H
 

@@ -1,6 +1,5 @@
-/* Recurrent operators. The recurrence is in rnn_run.inc; here are shapes, rows and the dynamically
- * quantised LSTM of com.microsoft. Low-precision types compute in float and are rounded at the end.
- */
+/* Recurrent operators: shapes, rows, and com.microsoft's dynamically quantised LSTM. The recurrence
+ * is in rnn_run.inc. Low-precision types compute in float and are rounded at the end. */
 #include "ops/nn/rnn.h"
 
 #include <math.h>
@@ -162,7 +161,7 @@ typedef struct quant_weight {
     const char *data;
     bool is_signed;
     const pl_f32 *scale;
-    int64_t scale_step; /* 0: one for the direction */
+    int64_t scale_step; /* 0: one scale per direction */
     int32_t *zero;      /* per column, or one */
     int64_t zero_step;
 } quant_weight;

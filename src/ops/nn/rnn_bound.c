@@ -1,4 +1,4 @@
-/* The bound of RNN, GRU and LSTM: the cell spelt in simple operators, one step at a time. */
+/* Bound of RNN, GRU and LSTM: the cell expanded into simple operators, one step at a time. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static void put_act(cell_text *t, const pl_rnn *r, const pl_rnn_act *act, const 
                strcmp(word, "ThresholdedRelu") == 0) {
         put(t, "%s = %s<alpha=%.9g>(%s) ", out, word, a, from);
     } else if (r->kind == PL_RNN_PLAIN && strcmp(word, "Tanh") == 0) {
-        /* Runtimes have (1 - exp(-2x)) / (1 + exp(-2x)) here, whose error is absolute; so is that
-         * of 2 sigmoid(2x) - 1, which does not overflow. */
+        /* Some runtimes compute (1 - exp(-2x)) / (1 + exp(-2x)) here, whose error is absolute. So
+         * is that of 2 sigmoid(2x) - 1, which does not overflow. */
         put(t, "d%d = Add(%s, %s) s%d = Sigmoid(d%d) ", k, from, from, k, k);
         put(t, "t%d = Add(s%d, s%d) %s = Sub(t%d, one) ", k, k, k, out, k);
     } else {
@@ -93,7 +93,8 @@ static void put_gru(cell_text *t, const pl_rnn *r, int dir) {
     put(t, "w = Sub(one, z) wn = Mul(w, n) zh = Mul(z, h) h2 = Add(wn, zh) c2 = Identity(c) }");
 }
 
-/* The operand as DynamicQuantizeLSTM multiplies it: to codes and back. */
+/* Quantises an operand and dequantises it again, as DynamicQuantizeLSTM does before it
+ * multiplies. */
 #define QUANTIZED(from, to)                                                                        \
     "q_" to ", s_" to ", z_" to " = DynamicQuantizeLinear(" from ") f_" to " = Cast<to=1>(q_" to   \
     ") g_" to " = Cast<to=1>(z_" to ") d_" to " = Sub(f_" to ", g_" to ") " to " = Mul(d_" to      \
@@ -137,7 +138,7 @@ typedef struct run {
     const pl_rnn *r;
     bool peep, quantized;
     pl_b_program *cell, *project;
-    pl_b_term in[N_IN]; /* of the cell; owned */
+    pl_b_term in[N_IN]; /* inputs of the cell; owned */
     pl_b_term all;      /* gx of all steps, (seq * batch, gates * hidden) */
     double *e[3];       /* bounds of Y, Y_h, Y_c; NULL = not wanted */
 } run;
@@ -158,7 +159,7 @@ static pl_status cut(pl_bound *c, int i, int64_t first, int rank, const int64_t 
     return PL_OK;
 }
 
-/* Codes (dirs, depth, columns) of input i as the floats that they stand for, (columns, depth). */
+/* Dequantises input i, codes (dirs, depth, columns), to floats (columns, depth). */
 static pl_status dequantize(const run *k, int i, int scale, int64_t dir, int64_t depth,
                             pl_b_term *out) {
     pl_bound *c = k->c;
@@ -216,7 +217,7 @@ static pl_status load_x(const run *k, pl_b_term *out) {
     return PL_OK;
 }
 
-/* X W' + Wb + Rb of all steps; the GRU's last Rb stands inside the cell. */
+/* X W' + Wb + Rb for all steps; the GRU adds its last Rb inside the cell. */
 static pl_status run_projection(run *k, int64_t dir) {
     const pl_rnn *r = k->r;
     const int64_t rows = r->gates * r->hidden, one[1] = { rows }, last[1] = { r->hidden };
@@ -253,7 +254,7 @@ static double *error_of(pl_b_term *t, pl_err *err) {
     return t->e->data;
 }
 
-/* gx of step t: row b from the step that item b reads then. */
+/* gx of step t; row b comes from the step of X that item b reads at time t. */
 static pl_status load_step(run *k, int64_t dir, int64_t t) {
     const pl_rnn *r = k->r;
     const int64_t row = r->gates * r->hidden, dims[2] = { r->batch, row };
@@ -272,13 +273,13 @@ static pl_status load_step(run *k, int64_t dir, int64_t t) {
     return PL_OK;
 }
 
-/* An item that has ended keeps its state. */
+/* Items past their length keep their state. */
 static pl_status keep_ended(const run *k, int64_t t, const pl_b_term *old, pl_b_term *state) {
     const pl_rnn *r = k->r;
     const size_t bytes = (size_t)r->hidden * sizeof(double);
     double *e = error_of(state, k->c->err);
     if (e == NULL) return PL_E_MEMORY;
-    pl_tensor *own = NULL; /* what Identity gave may be shared */
+    pl_tensor *own = NULL; /* the tensor from Identity may be shared */
     PL_TRY(pl_tensor_copy(state->x, &own, k->c->err));
     pl_tensor_unref(state->x);
     state->x = own;

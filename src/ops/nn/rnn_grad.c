@@ -1,9 +1,9 @@
-/* Gradients of RNN, GRU and LSTM: the recurrence written out step by step. */
+/* Gradients of RNN, GRU and LSTM: the recurrence unrolled step by step. */
 #include "ops/lib/grad_nn.h"
 #include "ops/nn/rnn.h"
 #include "ops/nn/rnn_rules.h"
 
-/* What one direction works on. */
+/* State and weights of one direction. */
 typedef struct cell {
     pl_grad *c;
     const pl_rnn *r;
@@ -12,7 +12,7 @@ typedef struct cell {
     pl_value *rec, *rb;  /* R transposed (hidden, gates * hidden); the GRU's last bias or NULL */
     pl_value *peep[3];   /* i, o, f; NULL = none */
     pl_value *h, *state; /* (batch, hidden); state NULL but for the LSTM */
-    pl_value *lengths;   /* (batch), int64, where only the run knows them; NULL = r->lengths */
+    pl_value *lengths;   /* (batch), int64, when known only at run time; NULL = r->lengths */
 } cell;
 
 static pl_value *input(const pl_grad *c, uint32_t i) {
@@ -72,7 +72,7 @@ static void step_lstm(cell *k, pl_value *gx) {
 
 /* ---- one direction ---- */
 
-/* Part `dir` of dim 0, which falls away. NULL gives NULL. */
+/* Part `dir` of dim 0, without that dim. NULL for NULL. */
 static pl_value *part(pl_grad *c, pl_value *x, int64_t dir) {
     const int64_t axis = 0;
     if (x == NULL) return NULL;
@@ -105,7 +105,7 @@ static void load_cell(cell *k, pl_value *x) {
     if (bias != NULL) {
         pl_value *wb = pl_g_cut(c, bias, 0, 0, row);
         pl_value *rb = pl_g_cut(c, bias, 0, row, row + both);
-        if (both < row) { /* the GRU's last Rb stands inside the reset */
+        if (both < row) { /* the GRU adds its last Rb inside the reset gate */
             pl_value *zero = pl_g_scaled(c, pl_g_cut(c, bias, 0, 0, row - both), 0);
             k->rb = pl_g_cut(c, bias, 0, row + both, 2 * row);
             rb = pl_g_concat(c, (pl_value *[]){ rb, zero }, 2, 0);
@@ -119,7 +119,7 @@ static void load_cell(cell *k, pl_value *x) {
     if (r->kind == PL_RNN_LSTM) k->state = first_state(k, 6);
 }
 
-/* 1 for items that still run at time t, as (batch, 1); NULL when all do. */
+/* 1 for items that are still running at time t, as (batch, 1); NULL when all are. */
 static pl_value *running(const cell *k, int64_t t) {
     pl_grad *c = k->c;
     const pl_rnn *r = k->r;
@@ -136,20 +136,20 @@ static pl_value *running(const cell *k, int64_t t) {
     return pl_g_table_value(c, &mask, PL_BOOL);
 }
 
-/* (seq, batch, …) with the first `lengths` steps of each item turned round. */
+/* (seq, batch, …) with the first `lengths` steps of each item reversed. */
 static pl_value *turned(const cell *k, pl_value *x) {
     const pl_attr axes[2] = { PL_G_INT("time_axis", 0), PL_G_INT("batch_axis", 1) };
     return pl_g_op(k->c, "ReverseSequence", (pl_value *const[]){ x, k->lengths }, 2, axes, 2);
 }
 
-/* Does each item read its own steps backwards here, as lengths that are known say? */
+/* Is the direction reversed, with known lengths? Then each item is read backwards separately. */
 static bool by_item(const cell *k) {
     return k->r->reverse[k->dir] && k->lengths == NULL;
 }
 
 enum { ITEMS_MAX = 256 };
 
-/* Are there few enough items to be handled one by one? */
+/* Few enough items to handle them one by one? */
 static bool few_items(const cell *k) {
     if (k->r->batch > ITEMS_MAX)
         (void)pl_g_fail(k->c, "is not supported for more than %d sequences of different lengths",
@@ -157,7 +157,7 @@ static bool few_items(const cell *k) {
     return k->c->st == PL_OK;
 }
 
-/* Gates of time t: each item from the step that it reads then. */
+/* Gates at time t: each item from the step that it reads at that time. */
 static pl_value *gates_at(const cell *k, int64_t t) {
     pl_grad *c = k->c;
     const pl_rnn *r = k->r;
@@ -183,8 +183,8 @@ static pl_value *gates_at(const cell *k, int64_t t) {
     return pl_g_concat(c, rows, (size_t)r->batch, 0);
 }
 
-/* h of every step into y[step], zeros where an item has ended. A reversed sequence of items with
- * different ends is put back item by item. */
+/* Stores h of every step in y[step], zeros where an item has ended. If items of different lengths
+ * are reversed, they are put back in order one by one. */
 static void run_steps(cell *k, pl_value **y) {
     pl_grad *c = k->c;
     const pl_rnn *r = k->r;
@@ -204,7 +204,7 @@ static void run_steps(cell *k, pl_value **y) {
     }
 }
 
-/* (seq, batch, hidden) from what each step gave. */
+/* Joins the steps to (seq, batch, hidden). */
 static pl_value *in_order(const cell *k, pl_value *const *y) {
     pl_grad *c = k->c;
     const pl_rnn *r = k->r;
@@ -238,7 +238,7 @@ static pl_value *in_order(const cell *k, pl_value *const *y) {
 
 /* ---- the node ---- */
 
-/* Sizes and attributes from the types: all must be known. */
+/* Reads sizes and attributes; all dims must be known. */
 static bool read_sizes(pl_grad *c, pl_rnn_kind kind, pl_arena *arena, pl_rnn *r) {
     pl_tensor shapes[3] = { { .rank = 3 }, { .rank = 3 }, { .rank = 3 } };
     pl_datum data[5] = { { .refs = 0 } };
@@ -265,7 +265,7 @@ static bool read_sizes(pl_grad *c, pl_rnn_kind kind, pl_arena *arena, pl_rnn *r)
     return c->st == PL_OK;
 }
 
-/* Parts of all directions side by side. */
+/* Joins the parts of all directions along the axis. */
 static pl_value *join(pl_grad *c, const pl_rnn *r, pl_value **parts, int64_t axis) {
     for (int64_t d = 0; d < r->dirs; d++)
         parts[d] = pl_g_unsqueeze(c, parts[d], &axis, 1);

@@ -22,8 +22,8 @@ enum act_kind {
     ACT_THRESHOLDED_RELU
 };
 
-/* ONNX RNN-14: names are compared without case; alpha and beta as in the operators of the same
- * names where the node gives none. */
+/* ONNX RNN-14: names are case-insensitive; alpha and beta default to those of the operators of the
+ * same name. */
 static const struct act_row {
     const char *name;
     double alpha, beta;
@@ -110,7 +110,7 @@ static pl_status find_act(const pl_eval *c, pl_string name, int *out) {
                                (int)(name.n_bytes < 100 ? name.n_bytes : 100), name.data);
 }
 
-/* The lists of alphas and betas give values only to activations that take one, in order. */
+/* The lists of alphas and betas have values only for activations that take one, in order. */
 static pl_status read_acts(const pl_eval *c, pl_rnn *r) {
     static const int defaults[3][3] = { { ACT_TANH, 0, 0 },
                                         { ACT_SIGMOID, ACT_TANH, 0 },
@@ -176,9 +176,11 @@ pl_status pl_rnn_read(pl_eval *c, pl_rnn_kind kind, pl_rnn *out) {
     out->dirs = pl_attr_string_is(c->node, "direction", "bidirectional") ? 2 : 1;
     out->reverse[0] = pl_attr_string_is(c->node, "direction", "reverse");
     out->reverse[1] = true;
-    const pl_tensor *r = pl_in(c, 2);
-    out->hidden =
-        pl_attr_has(c->node, "hidden_size") ? pl_attr_int(c->node, "hidden_size") : r->dims[2];
+    /* (dirs, gates * hidden, hidden), or the other way round: DynamicQuantizeLSTM */
+    const int64_t *r = pl_in(c, 2)->dims;
+    out->hidden = pl_attr_has(c->node, "hidden_size") ? pl_attr_int(c->node, "hidden_size")
+                  : r[1] < r[2]                       ? r[1]
+                                                      : r[2];
     out->clip = pl_attr_has(c->node, "clip") ? pl_attr_float(c->node, "clip") : 0;
     out->linear_before_reset = pl_attr_int(c->node, "linear_before_reset") != 0;
     out->input_forget = pl_attr_int(c->node, "input_forget") != 0;
@@ -205,7 +207,7 @@ pl_rnn_packed *pl_rnn_packed_get(pl_eval *c, pl_rnn_packed *local) {
     if (!constant || c->state == NULL) return local;
     if (*c->state == NULL) {
         *c->state = pl_calloc(1, sizeof(pl_rnn_packed));
-        if (*c->state == NULL) return local; /* slower, not wrong */
+        if (*c->state == NULL) return local; /* only slower */
         *c->state_free = packed_free;
     }
     return *c->state;

@@ -1,4 +1,4 @@
-/* Rules that the rows of rnn.c name and that stand in the files beside it. */
+/* Rules named in the rows of rnn.c and defined in the files beside it. */
 #ifndef PL_RNN_RULES_H
 #define PL_RNN_RULES_H
 

@@ -1,4 +1,4 @@
-/* The recurrence in float and in double: one text, two types. */
+/* The recurrence in float and in double: rnn_run.inc included twice. */
 #include <string.h>
 
 #include "kernels/gemm/gemm.h"

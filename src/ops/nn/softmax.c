@@ -1,7 +1,7 @@
 /* Softmax, LogSoftmax and Hardmax.
  *
- * Before opset 13 the input is seen as a matrix: dims before `axis` are rows, the rest is one long
- * column; since then the axis is taken by itself. The loops are in lib/softmax_run.c. */
+ * Before opset 13 the input is flattened to a matrix: dims before `axis` are rows, the others one
+ * column; since then only the axis itself is reduced. The loops are in lib/softmax_run.c. */
 #include <math.h>
 
 #include "ops/bound.h"
@@ -73,7 +73,7 @@ static pl_status log_softmax_bound(pl_bound *c) {
     return bound(c, true);
 }
 
-/* 1 where the element could be the largest as well, and there also where it is now. */
+/* 1 where another element could be the largest, and at the current largest then. */
 static pl_status hardmax_bound(pl_bound *c) {
     double *out = NULL;
     if (!pl_b_any_error(c) || pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0)
@@ -98,7 +98,7 @@ static pl_status hardmax_bound(pl_bound *c) {
 
 /* ---- gradients ---- */
 
-/* Sums over the axes that the operator sees as one. */
+/* Sums over the axes that the operator treats as one. */
 static pl_value *sum_over(pl_grad *c, pl_value *g) {
     int64_t axes[PL_RANK_MAX];
     const int rank = pl_g_rank(c, c->node->in[0]);

@@ -5,7 +5,7 @@
 
 enum { SHORT_ROW = 8192 };
 
-/* Before opset 13 the input is seen as a matrix. */
+/* Before opset 13 the input is flattened to a matrix. */
 static unsigned softmax_axes(const pl_emit *c) {
     const int rank = pl_emit_rank(c, 0);
     const int axis = pl_emit_axis(pl_attr_int(c->node, "axis"), rank);

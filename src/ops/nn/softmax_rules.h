@@ -1,4 +1,4 @@
-/* Rules that the rows of softmax.c name and that stand in the files beside it. */
+/* Rules named in the rows of softmax.c and defined in the files beside it. */
 #ifndef PL_SOFTMAX_RULES_H
 #define PL_SOFTMAX_RULES_H
 

@@ -1,12 +1,11 @@
 /* com.microsoft GatherBlockQuantized: rows of a table whose codes are scaled in blocks (the
- * embedding of an int4 decoder). y = (code - zero point) * scale, of the elements that Gather would
+ * embedding of an int4 decoder). y = (code - zero point) * scale for the elements that Gather would
  * take.
  *
  * Codes are uint4 or int4, or uint8 that packs `bits` bits, low bits first, along the last axis:
- * then the output's last dim is 8 / bits times as long, the zero points are packed likewise, and
- * without them the middle code is zero (ONNX Runtime, gather_block_quantized.cc). An index out of
- * range is an error here, as for Gather; ONNX Runtime's CPU kernel gives zeros in later versions.
- */
+ * then the output's last dim is 8 / bits times as long, zero points are packed the same way, and
+ * default to the middle code (ONNX Runtime, gather_block_quantized.cc). An index out of range is an
+ * error here, as for Gather; ONNX Runtime's CPU kernel gives zeros in later versions. */
 #include <math.h>
 
 #include "base/size.h"

@@ -1,12 +1,11 @@
-/* Gradient of com.microsoft GatherBlockQuantized: with respect to the scales, the codes being
- * integers. Each block of an output row adds dy * (code - zero point) to the scale it was made of.
- */
+/* Gradient of com.microsoft GatherBlockQuantized with respect to the scales; codes are integers.
+ * Each block of an output row adds dy * (code - zero point) to its scale. */
 #include "ops/lib/grad_move.h"
 #include "ops/quant/gather_block_quantized_rules.h"
 
 enum { DATA, INDICES, SCALES, ZEROS };
 
-/* What multiplies the scales: the operator itself with ones in their place. */
+/* The factors of the scales: the operator itself on scales of one. */
 static pl_value *factors(pl_grad *c) {
     const pl_attr attrs[4] = { pl_g_same_int(c, "bits"), pl_g_same_int(c, "block_size"),
                                pl_g_same_int(c, "gather_axis"), pl_g_same_int(c, "quantize_axis") };

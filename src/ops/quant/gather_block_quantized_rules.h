@@ -1,4 +1,4 @@
-/* Rules that the row of gather_block_quantized.c names and that stand in the file beside it. */
+/* Rules named in the row of gather_block_quantized.c and defined in the file beside it. */
 #ifndef PL_GATHER_BLOCK_QUANTIZED_RULES_H
 #define PL_GATHER_BLOCK_QUANTIZED_RULES_H
 

@@ -17,7 +17,7 @@ typedef struct operands {
     int x, x_zero, w, w_zero;
 } operands;
 
-/* Zero points in double, for the general loops. */
+/* Codes minus zero point in double, for the general loops. */
 static pl_status load_less_zero(pl_eval *c, int i, int i_zero, double **out) {
     const pl_tensor *t = pl_in(c, i), *z = pl_in(c, i_zero);
     double *v = pl_scratch(c, (size_t)t->n_elements, sizeof(*v));

@@ -1,4 +1,4 @@
-/* Rules that the rows of integer_conv.c name and that stand in the files beside it. */
+/* Rules named in the rows of integer_conv.c and defined in the files beside it. */
 #ifndef PL_INTEGER_CONV_RULES_H
 #define PL_INTEGER_CONV_RULES_H
 

@@ -117,7 +117,7 @@ pl_status pl_matmul_i8(pl_eval *c, const pl_matmul *p, const pl_tensor *a, pl_ma
 
 /* ---- MatMulInteger ---- */
 
-/* Rows of a and columns of b; 1 for vectors, unknown when not known. */
+/* Rows of a and columns of b; 1 for vectors. */
 static pl_dim rows_of(const pl_infer *c, int a) {
     const int rank = pl_infer_rank(c, a);
     return rank == 1 ? pl_dim_of(1) : pl_infer_dim(c, a, rank - 2);
@@ -166,7 +166,7 @@ static double param_at(const pl_matmul_param *z, int64_t item, int64_t i, double
     return z->value == NULL ? otherwise : z->value[z->step == 0 ? 0 : item * z->stride + i];
 }
 
-/* float8: the operands less their zero points, as float; a few elements only, so no fast path. */
+/* float8: operands minus their zero points, as float. Rare and small, so there is no fast path. */
 static pl_status product_f8(pl_eval *c, const pl_matmul *p, const pl_matmul_param *za,
                             const pl_matmul_param *zb, double *out) {
     const pl_tensor *a = pl_in(c, A), *b = pl_in(c, B);
@@ -175,8 +175,8 @@ static pl_status product_f8(pl_eval *c, const pl_matmul *p, const pl_matmul_para
     if (fa == NULL || fb == NULL) return pl_eval_memory(c);
     pl_load_f64(a->dtype, a->data, fa, (size_t)a->n_elements);
     pl_load_f64(b->dtype, b->data, fb, (size_t)b->n_elements);
-    /* One zero point for each row or column at most: constant along k, so it can be taken off in
-     * place only when batches do not share matrices; taken off in the sum instead. */
+    /* Zero points vary by row or column. Batches may share matrices, so they are subtracted in the
+     * sum and not in place. */
     const pl_gemm_shape *g = &p->gemm;
     const bool folded = g->batch != p->batch;
     for (int64_t i = 0; i < p->batch; i++) {
@@ -200,7 +200,7 @@ typedef struct requant_job {
     const pl_matmul *p;
     const pl_matmul_param *sa, *sb;
     const pl_i32 *acc;
-    const double *sums; /* instead of acc */
+    const double *sums; /* replaces acc */
     pl_quant_target target;
     bool in_f64;
     char *y;

@@ -20,7 +20,7 @@ typedef struct inputs {
     int a, a_zero, b, b_zero;
 } inputs;
 
-/* Any shape: differences in double, whose sums are exact, and the product of doubles. */
+/* Any shape: differences and their product in double, where the sums are exact. */
 static pl_ref product_any(pl_emit *c, const inputs *in) {
     const int ra = pl_emit_rank(c, in->a), rb = pl_emit_rank(c, in->b);
     if (ra < 2 || rb < 2) return -1;

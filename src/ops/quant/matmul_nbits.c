@@ -1,6 +1,6 @@
 /* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
- * zero point. Few rows of A: the weights are unpacked piece by piece, each used at once. Many rows:
- * they are unpacked whole for a matrix product. */
+ * zero point. With few rows of A the weights are unpacked and used piece by piece; with many rows
+ * all of them are unpacked for a matrix product. */
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static pl_status layout_of(const pl_node *node, layout *l, pl_err *err) {
     return PL_OK;
 }
 
-/* Input i has so many elements, in whatever shape (older models have them in one line). */
+/* Input i must have this many elements, in any shape (older models flatten them). */
 static pl_status check_count(const pl_infer *c, int i, int64_t expected) {
     const int rank = pl_infer_rank(c, i);
     int64_t n = 1;
@@ -269,8 +269,8 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
 
 /* ---- error bound ---- */
 
-/* What a row of A is off by, squared. A runtime may round it to 8 bits by blocks when
- * accuracy_level allows int8 (ContribOperators.md, MatMulNBits). */
+/* Squared error of a row of A. A runtime may round it to 8 bits by blocks when accuracy_level
+ * allows int8 (ContribOperators.md, MatMulNBits). */
 static void row_errors(const pl_bound *c, const layout *l, int64_t row, double *out) {
     const double *e = pl_b_e(c, A), *a = pl_b_in(c, A)->data;
     const bool int8 = pl_attr_int(c->node, "accuracy_level") == 4;

@@ -21,8 +21,8 @@ static pl_value *identity_matrix(pl_grad *c, int64_t k, pl_dtype dtype) {
     return c->st == PL_OK ? pl_g_tensor_take(c, cast) : NULL;
 }
 
-/* The weights [K, N], or what multiplies the scales when scales are ones: the operator itself on
- * the identity. */
+/* The weights [K, N], or with scales of one the factors of the scales: the operator itself on the
+ * identity matrix. */
 static pl_value *weights(pl_grad *c, pl_value *scales) {
     const pl_attr attrs[4] = { PL_G_INT("K", pl_attr_int(c->node, "K")),
                                PL_G_INT("N", pl_attr_int(c->node, "N")),

@@ -1,4 +1,4 @@
-/* Rules that the rows of matmul_nbits.c name and that stand in the files beside it. */
+/* Rules named in the rows of matmul_nbits.c and defined in the files beside it. */
 #ifndef PL_MATMUL_NBITS_RULES_H
 #define PL_MATMUL_NBITS_RULES_H
 

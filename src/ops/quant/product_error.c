@@ -1,15 +1,15 @@
 /* Errors of products of codes, and of rounding them to codes again.
  *
- * Sums of codes are exact. What a runtime may differ by is the scaling (a few roundings of float)
- * and codes that were uncertain already; these go through the float operator of the same shape. */
+ * Sums of codes are exact. Runtimes may differ in the scaling (a few float roundings) and in codes
+ * that were uncertain before; those errors go through the corresponding float operator. */
 #include "ops/quant/product_error.h"
 
 #include <math.h>
 
 /* ---- operands ---- */
 
-/* t[k] = t[k] - z or t[k] * z, where input i has one value, one for each index of `axis`, or a
- * shape that broadcasts. */
+/* t[k] = t[k] - z or t[k] * z. Input i has one value, one per index of `axis`, or a shape that
+ * broadcasts. */
 static pl_status combine(pl_bound *c, pl_tensor *t, int i, int axis, bool multiply) {
     const pl_tensor *z = i < 0 ? NULL : pl_b_in(c, i);
     if (z == NULL || z->n_elements == 0) return PL_OK;
@@ -35,7 +35,6 @@ static pl_status combine(pl_bound *c, pl_tensor *t, int i, int axis, bool multip
     return PL_OK;
 }
 
-/* (x - zero) * scale in double. */
 pl_status pl_b_real_value(pl_bound *c, pl_b_operand o, pl_tensor **out) {
     PL_TRY(pl_tensor_cast(pl_b_in(c, o.x), PL_F64, out, c->err));
     PL_TRY(combine(c, *out, o.zero, o.axis, false));
@@ -48,7 +47,6 @@ static void each(pl_tensor *t, pl_b_map_fn fn) {
         v[i] = fn(v[i]);
 }
 
-/* Its error: (Ex + Ez) * |scale|. *out stays NULL when it is exact. */
 pl_status pl_b_real_error(pl_bound *c, pl_b_operand o, pl_tensor **out) {
     const double ez = o.zero < 0 ? 0 : pl_b_largest(c, o.zero);
     if (pl_b_e(c, o.x) == NULL && ez == 0) return PL_OK;
@@ -64,7 +62,6 @@ pl_status pl_b_real_error(pl_bound *c, pl_b_operand o, pl_tensor **out) {
 
 /* ---- products ---- */
 
-/* root(op(power(x), power(y))) added to *sum, which starts as NULL. Consumes neither. */
 pl_status pl_b_add_term(pl_bound *c, const pl_b_int_product *p, pl_tensor *x, pl_tensor *y,
                         pl_tensor **sum) {
     pl_tensor *px = NULL, *py = NULL, *term = NULL;
@@ -88,14 +85,13 @@ done:
     return st;
 }
 
-/* The root of the sum: not of alpha, which multiplied it once. */
+/* Takes the root of the sum, but not of alpha, which the operator multiplied in once. */
 static void finish_error(const pl_b_int_product *p, pl_tensor *sum) {
     double *e = sum == NULL ? NULL : sum->data;
     for (int64_t i = 0; e != NULL && i < sum->n_elements; i++)
         e[i] = p->alpha == 0 ? 0 : p->root(e[i] / p->alpha) * fabs(p->alpha);
 }
 
-/* What uncertain codes of both operands come to; NULL when there are none. */
 pl_status pl_b_product_error(pl_bound *c, const pl_b_int_product *p, pl_tensor **out) {
     pl_tensor *a = NULL, *b = NULL, *ea = NULL, *eb = NULL;
     pl_status st = PL_OK;
@@ -123,7 +119,7 @@ int pl_b_rank(const pl_bound *c, int i) {
 
 /* ---- rounding to codes ---- */
 
-/* Multiplying by it rounds nothing. */
+/* Scales that are powers of two: multiplying by them does not round. */
 static bool powers_of_two(pl_bound *c, int i) {
     const pl_tensor *s = pl_b_in(c, i);
     const double *v = pl_b_x(c, i);
@@ -202,7 +198,6 @@ pl_status pl_b_requantize_product(pl_bound *c, const pl_b_int_product *p, int y_
     return st;
 }
 
-/* Sums of integers: exact but for uncertain codes. */
 pl_status pl_b_integer_bound(pl_bound *c, const pl_b_int_product *p) {
     pl_tensor *e = NULL;
     if (pl_b_out(c, 0) == NULL) return PL_OK;

@@ -1,8 +1,8 @@
 /* Quantised operators of ONNX Runtime, domain com.microsoft: elementwise ones here, products in
  * qlinear_matmul.c and matmul_nbits.c, pools in qlinear_pool.c.
  *
- * Where ONNX Runtime works with tables or fixed point, these work with the formula of
- * docs/ContribOperators.md in double and round once; answers differ by at most one step. */
+ * Where ONNX Runtime uses tables or fixed point, these compute the formula of
+ * docs/ContribOperators.md in double and round once; results differ by at most one step. */
 #include "ops/quant/qlinear.h"
 
 #include <math.h>
@@ -332,7 +332,8 @@ static pl_status softmax_infer(pl_infer *c) {
     return unary_infer(c);
 }
 
-/* Before Softmax-13 all dims from the axis on are one; then rows are along the axis alone. */
+/* Before Softmax-13 all dims from the axis on are flattened; since then rows are along the axis
+ * alone. */
 static pl_status softmax_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);

@@ -1,4 +1,4 @@
-/* What the quantised operators of ONNX Runtime (com.microsoft) share. */
+/* Shared by the quantised operators of ONNX Runtime (com.microsoft). */
 #ifndef PL_QLINEAR_H
 #define PL_QLINEAR_H
 
@@ -11,7 +11,7 @@ typedef struct pl_qparam {
     double scale, zero;
 } pl_qparam;
 pl_qparam pl_qparam_of(const pl_eval *c, int i_scale, int i_zero);
-/* The shape rule's side: both have one element, the zero point has the type of input `of`. */
+/* For shape rules: both must have one element, the zero point the type of input `of`. */
 pl_status pl_qparam_check(const pl_infer *c, int of, int i_scale, int i_zero);
 
 #endif

@@ -14,7 +14,7 @@ static void each(pl_tensor *t, pl_b_map_fn fn) {
 
 /* ---- QLinear element-wise and means ---- */
 
-/* max |(x - zero) * scale| of an pl_b_operand. */
+/* max |(x - zero) * scale| of an operand. */
 static pl_status magnitude(pl_bound *c, pl_b_operand o, double *out) {
     pl_tensor *t = NULL;
     const pl_status st = pl_b_real_value(c, o, &t);
@@ -65,7 +65,7 @@ pl_status pl_qlinear_mul_bound(pl_bound *c) {
     return pl_b_requantize_product(c, &p, C_SCALE, C_ZERO);
 }
 
-/* One tensor in: errors times `gain`, and `own` for what the function itself rounds. */
+/* One input: its errors times `gain`, plus the local error `own` of the function. */
 static pl_status unary_bound(pl_bound *c, double gain, double own, bool inexact) {
     static const int scales[] = { 3, 1, -1 };
     const pl_b_operand x = { 0, 1, 2, -1 };
@@ -85,7 +85,7 @@ pl_status pl_qlinear_leaky_relu_bound(pl_bound *c) {
     return unary_bound(c, fmax(1, fabs(pl_attr_float(c->node, "alpha"))), 0, true);
 }
 
-/* ONNX Runtime looks exponentials up as integers of at least 20 bits. */
+/* ONNX Runtime looks exponentials up in tables of integers with at least 20 bits. */
 pl_status pl_qlinear_softmax_bound(pl_bound *c) {
     return unary_bound(c, 0.5, 0x1p-20, true);
 }
@@ -101,7 +101,7 @@ pl_status pl_qlinear_where_bound(pl_bound *c) {
     const pl_b_operand x = { 1, 2, 3, -1 }, y = { 4, 5, 6, -1 };
     pl_b_requant q = { .scales = scales, .zero = 8 };
     q.inherited = fmax(inherited_of(c, x), inherited_of(c, y));
-    if (pl_b_largest(c, 0) > 0) { /* either side */
+    if (pl_b_largest(c, 0) > 0) { /* either side may be selected */
         double most[2] = { 0, 0 };
         PL_TRY(magnitude(c, x, &most[0]));
         PL_TRY(magnitude(c, y, &most[1]));
@@ -126,11 +126,11 @@ pl_status pl_qlinear_concat_bound(pl_bound *c) {
 
 /* ---- integer products that are scaled to floats ---- */
 
-typedef struct scaled { /* y = pl_b_int_product * scales (+ bias) */
+typedef struct scaled { /* y = integer product * scales (+ bias) */
     const pl_b_int_product *p;
-    const pl_tensor *e; /* of the pl_b_int_product in real units; NULL = exact */
+    const pl_tensor *e; /* error of the product in real units; NULL = exact */
     int bias;           /* -1 = none */
-    double own;         /* relative error of the scaled pl_b_int_product */
+    double own;         /* relative error of the scaled product */
 } scaled;
 
 static pl_status scaled_bound(pl_bound *c, const scaled *s) {
@@ -188,8 +188,8 @@ pl_status pl_qgemm_bound(pl_bound *c) {
     return pl_b_requantize_product(c, &p, 7, 8);
 }
 
-/* The codes of input 0 are made inside: those near a tie may be either. *step_error: what an
- * uncertain range makes of the step, relative. */
+/* Input 0 is quantised inside the operator: codes near a tie may round either way. *step_error:
+ * relative error of the step, from the error of the range. */
 static pl_status dynamic_codes(pl_bound *c, pl_tensor **out, double *step_error) {
     const pl_tensor *a = pl_b_in(c, 0);
     const double *x = pl_b_x(c, 0), *ex = pl_b_e(c, 0);
@@ -204,7 +204,7 @@ static pl_status dynamic_codes(pl_bound *c, pl_tensor **out, double *step_error)
     *step_error = 2 * pl_b_largest(c, 0) / (high - low);
     const double step = (high - low) / 255, slack = pl_b_round_slack(PL_F32) * 2;
     const double zero = -low / step, near = slack * zero + 8 * pl_b_largest(c, 0) / step;
-    /* Another zero point moves the ends of the range by one code. */
+    /* A different zero point moves the ends of the range by one code. */
     const bool ends = rint(zero - near) != rint(zero + near);
     double *e = (*out)->data;
     for (int64_t i = 0; i < a->n_elements; i++) {

@@ -1,5 +1,5 @@
-/* Emission of com.microsoft's quantised pointwise operators: the formula in double, rounded once,
- * as in qlinear.c. */
+/* Emission of com.microsoft's quantised element-wise operators: the formula in double, rounded
+ * once, as in qlinear.c. */
 #include <stdio.h>
 
 #include "ops/emit.h"
@@ -10,13 +10,13 @@ static pl_ref number_at(pl_emit *c, int i, double otherwise) {
                              : pl_emit_constant(c, PL_F64, otherwise);
 }
 
-/* What input x stands for, in double. */
+/* Dequantises input x, in double. */
 static pl_ref value_of(pl_emit *c, int x, int scale, int zero) {
     return pl_emit_map3(c, PL_F64, "((double)$0 - (double)$1) * (double)$2", pl_emit_in(c, x),
                         number_at(c, zero, 0), number_at(c, scale, 1));
 }
 
-/* A number of steps as a code of the output's type. */
+/* Converts a number of steps to a code of the output's type. */
 static pl_ref coded(pl_emit *c, pl_ref steps, pl_ref zero) {
     const bool is_signed = c->out[0]->dtype == PL_I8;
     return pl_emit_map2(c, c->out[0]->dtype,
@@ -49,7 +49,7 @@ pl_status pl_emit_qlinear_leaky_relu(pl_emit *c) {
 
 enum { A, A_SCALE, A_ZERO, B, B_SCALE, B_ZERO, C_SCALE, C_ZERO };
 
-/* Scales first, in the order of the kernel. */
+/* Multiplies by the scales first, as the kernel does. */
 static pl_status binary(pl_emit *c, bool multiplies) {
     if (!fits(c)) return pl_emit_decline(c, "an element type");
     const pl_ref sa = number_at(c, A_SCALE, 1), sb = number_at(c, B_SCALE, 1);
@@ -96,7 +96,7 @@ pl_status pl_emit_qlinear_concat(pl_emit *c) {
     return pl_emit_out(c, 0, n == 1 ? pieces[0] : c->builder->concat(c, axis, n, pieces));
 }
 
-/* Before Softmax-13 all dims from the axis on are one. */
+/* Before Softmax-13 all dims from the axis on are flattened. */
 pl_status pl_emit_qlinear_softmax(pl_emit *c) {
     const int rank = pl_emit_rank(c, 0);
     if (rank == 0 || !fits(c)) return pl_emit_decline(c, "nothing to reduce");

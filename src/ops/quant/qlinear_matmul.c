@@ -9,8 +9,8 @@
 typedef struct scale_job {
     const pl_matmul *p;
     const pl_i32 *acc;
-    double factor;             /* beside the scales: alpha, or the scale of a */
-    const pl_matmul_param *sa; /* NULL: in factor */
+    double factor;             /* besides the scales: alpha, or the scale of a */
+    const pl_matmul_param *sa; /* NULL: it is in factor */
     const pl_matmul_param *sb;
     const double *bias; /* one for each column, or NULL */
     pl_tensor *y;

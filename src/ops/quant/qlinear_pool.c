@@ -1,6 +1,6 @@
 /* com.microsoft quantised pools and means: QLinearAveragePool, NhwcMaxPool,
- * QLinearGlobalAveragePool, QLinearReduceMean. Layouts with the channels last are turned round,
- * pooled, and turned back. */
+ * QLinearGlobalAveragePool, QLinearReduceMean. Layouts with channels last are transposed, pooled,
+ * and transposed back. */
 #include <string.h>
 
 #include "ops/lib/move.h"
@@ -62,7 +62,7 @@ pl_status pl_nhwc_max_pool_infer(pl_infer *c) {
     return infer_windows(c, true);
 }
 
-/* One pooled layout in and out; x is (N, C, spatial) bytes, y likewise in its own type. */
+/* Pools one layout; x is (N, C, spatial) bytes, y has the same layout in its own type. */
 typedef pl_status (*pool_bytes_fn)(pl_eval *c, const pl_window *w, int64_t planes, const pl_u8 *x,
                                    void *y, int64_t n_x, int64_t n_y);
 
@@ -99,7 +99,7 @@ static pl_status average_bytes(pl_eval *c, const pl_window *w, int64_t planes, c
     if (fx == NULL || fy == NULL) return pl_eval_memory(c);
     pl_load_f64(dtype, x, fx, (size_t)n_x);
     for (int64_t i = 0; i < n_x; i++)
-        fx[i] -= in.zero; /* padding is then zero */
+        fx[i] -= in.zero; /* so padding is zero */
     pl_pool_any(c->pool, w, &rule, planes, fx, fy, NULL);
     const pl_quant_target target = pl_quant_target_of(pl_out(c, 0)->dtype, out.scale, out.zero);
     for (int64_t i = 0; i < n_y; i++)
@@ -147,7 +147,7 @@ pl_status pl_qlinear_global_pool_infer(pl_infer *c) {
     return pl_infer_set(c, 0, pl_infer_dtype_of(c, 0), rank, out);
 }
 
-/* y[k] = mean of x over the dims where step is 0. Sums are integers, so exact. */
+/* y[k] = mean of x over the dims where step is 0. The sums are integers and exact. */
 static pl_status means(pl_eval *c, const int64_t *step) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);

@@ -1,4 +1,4 @@
-/* Rules that the rows of qlinear.c name and that stand in the files beside it. */
+/* Rules named in the rows of qlinear.c and defined in the files beside it. */
 #ifndef PL_QLINEAR_RULES_H
 #define PL_QLINEAR_RULES_H
 

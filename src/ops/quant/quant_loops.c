@@ -17,8 +17,8 @@ static void store_small_float(const pl_quant_target *t, const double *x, uint8_t
         y[i] = pl_f8_from_f64(t->dtype, x[i] + t->zero, t->saturate, 'n');
 }
 
-/* Clamped before it is rounded, so that the trick with 1.5 * 2^23 rounds every value right and the
- * conversion to int is defined. The comparisons send NaN to the lowest value, as MLAS does. */
+/* Clamps before rounding, so that adding 1.5 * 2^23 rounds every value correctly and the conversion
+ * to int is defined. The comparisons send NaN to the lowest value, as MLAS does. */
 #define STORE_INT(name, T, x_type, lo, hi)                                                         \
     static void name(const x_type *x, x_type zero, T *y, size_t n) {                               \
         const x_type magic = sizeof(x_type) == 4 ? (x_type)12582912 : (x_type)6755399441055744.0;  \
@@ -57,7 +57,7 @@ static void store_small_float(const pl_quant_target *t, const double *x, uint8_t
 STORE_CODES(float, f32)
 STORE_CODES(double, f64)
 
-/* As pl_quant_store_f64. */
+/* The same as pl_quant_store_f64. */
 static void store_f32(const pl_quant_target *t, const float *x, void *y, size_t n) {
     if (store_codes_f32(t->dtype, x, (float)t->zero, y, n)) return;
     double wide[BLOCK];
@@ -184,7 +184,7 @@ static pl_status check_params(const pl_infer *c) {
     return PL_OK;
 }
 
-/* A type named by an attribute; PL_UNDEFINED for 0. */
+/* The type that an attribute names; PL_UNDEFINED for 0. */
 static pl_status attr_dtype(const pl_infer *c, const char *name, uint32_t allowed, pl_dtype *out) {
     const int64_t number = pl_attr_int(c->node, name);
     *out = PL_UNDEFINED;
@@ -230,11 +230,11 @@ pl_status pl_dequantize_infer(pl_infer *c) {
 typedef struct layout {
     int64_t n_runs, length; /* all runs but the last of an axis have this length */
     int64_t step;           /* through the scales within a run: 0 or 1 */
-    int64_t n_axis, block;  /* step 0, blocked on the last axis: runs are cut short at n_axis */
+    int64_t n_axis, block;  /* step 0, blocked on the last axis: runs end at n_axis */
     int64_t per_axis;       /* scales along the axis */
 } layout;
 
-/* Where run r starts in x, how long it is, and its first scale. */
+/* Start of run r in x, its length, and its first scale. */
 static void run_at(const layout *l, int64_t r, int64_t *start, int64_t *n, int64_t *scale) {
     if (l->block > 0 && l->step == 0) { /* blocks along the last axis */
         const int64_t outer = r / l->per_axis, at = r % l->per_axis;
@@ -260,7 +260,8 @@ static layout layout_whole(const pl_tensor *x) {
 static layout layout_of(const pl_eval *c, const pl_tensor *x, const pl_tensor *scale) {
     layout l = { 0 };
     const int64_t block = pl_attr_int(c->node, "block_size");
-    /* "Used only for blocked quantization" (QuantizeLinear-21): one scale is one scale. */
+    /* "Used only for blocked quantization" (QuantizeLinear-21): with a single scale, ignore
+     * block_size. */
     if (scale->rank == 0 || (block == 0 && scale->n_elements == 1)) {
         return layout_whole(x);
     }
@@ -346,7 +347,7 @@ static pl_status run_job(pl_eval *c, quant_job *j, const pl_tensor *x, pl_tensor
 
 /* ---- QuantizeLinear ---- */
 
-/* x / scale in the precision's own arithmetic: low precision is rounded after each step. */
+/* x / scale in the arithmetic of the precision: low precision is rounded after each step. */
 static void divide(const quant_job *j, const char *x, double *out, size_t n, int64_t scale) {
     pl_load_f64(j->from, x, out, n);
     uint16_t low[BLOCK];
@@ -436,7 +437,8 @@ static void dequantize_f32(const quant_job *j, int64_t at, size_t n, int64_t sca
     pl_store_f32(j->to, v, j->y + (size_t)at * j->y_bytes, n);
 }
 
-/* Gold, and int32, whose differences need more than 24 bits: these are rounded to float first. */
+/* For gold, and for int32, whose differences need more than 24 bits and are rounded to float
+ * first. */
 static void dequantize_f64(const quant_job *j, int64_t at, size_t n, int64_t scale) {
     double v[BLOCK];
     pl_load_f64(j->from, j->x + (size_t)at * j->x_bytes, v, n);
@@ -514,7 +516,7 @@ pl_status pl_quant_dynamic(pl_eval *c, const pl_tensor *x, double *scale, double
         *scale = (double)s;
         *zero = s == 0 ? 0 : (double)rintf(fminf(255, fmaxf(0, -(float)low / s)));
     }
-    /* A range of zero: ONNX Runtime's choice; the formula would divide by zero. */
+    /* An empty range would divide by zero; ONNX Runtime uses 1. */
     if (*scale == 0) *scale = 1;
     return PL_OK;
 }

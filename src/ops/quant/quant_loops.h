@@ -22,8 +22,8 @@ static inline pl_quant_target pl_quant_target_of(pl_dtype dtype, double scale, d
 }
 
 /* y[0..n) = round(x) + zero, saturated (NaN becomes the lowest integer); float targets: x + zero,
- * rounded. F64, which nothing is quantised to: x itself (pl_eval.unrounded). x is divided by the
- * scale already. y is the place itself, not the tensor's start. */
+ * rounded. For target F64 (pl_eval.unrounded) x itself. x must already be divided by the scale. y
+ * points to the first element to write. */
 void pl_quant_store_f64(const pl_quant_target *t, const double *x, void *y, size_t n);
 
 /* One row of accumulators: y[i] = saturate(round(acc[i] * multiplier) + zero), where multiplier =
@@ -32,17 +32,17 @@ void pl_quant_row(const pl_quant_target *t, const pl_i32 *acc, double s1, const 
                   int64_t s2_step, bool in_f64, void *y, size_t n);
 
 /* ---- shape rules ---- */
-/* Input i has one element (when known). */
+/* Input i must have one element (when known). */
 pl_status pl_quant_single(const pl_infer *c, int i);
-/* Zero point `zero` has the type of input i. */
+/* Zero point `zero` must have the type of input i. */
 pl_status pl_quant_same_type(const pl_infer *c, int i, int zero);
 
 /* ---- QuantizeLinear and DequantizeLinear, for both domains ---- */
 
-/* DynamicQuantizeLinear-11's parameters of the values of x: scale and zero point for uint8 (or
+/* DynamicQuantizeLinear-11's parameters for the values of x: scale and zero point for uint8 (or
  * int8, com.microsoft), computed in float or, for F64, in double. */
 pl_status pl_quant_dynamic(pl_eval *c, const pl_tensor *x, double *scale, double *zero);
-/* All of x by one scale and zero point into y, which has the quantised type. */
+/* Quantises all of x with one scale and zero point into y, which has the quantised type. */
 void pl_quant_whole(pl_eval *c, const pl_tensor *x, pl_tensor *y, double scale, double zero);
 
 #endif

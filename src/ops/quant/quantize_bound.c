@@ -11,7 +11,7 @@ enum { GRAIN = 4096 };
 
 double pl_b_round_slack(pl_dtype native) {
     const double u = pl_dtype_unit_roundoff(native);
-    if (native == PL_F64) return 32 * u; /* the replay is no better */
+    if (native == PL_F64) return 32 * u; /* the replay is no more precise than that */
     return 16 * 0x1p-24 + (u > 0x1p-24 ? 2 * u : 0);
 }
 
@@ -39,7 +39,7 @@ typedef struct codes_job {
     double *out;
 } codes_job;
 
-/* Codes at both ends of what may have been rounded. */
+/* How far the codes at both ends of the uncertain range are from the actual one. */
 static double reach(const codes_job *j, int64_t i) {
     const pl_b_codes *r = j->r;
     const double p = j->p[i], y = j->y[i];
@@ -47,7 +47,7 @@ static double reach(const codes_job *j, int64_t i) {
                                 r->saturate };
     double e = (r->e != NULL ? r->e[i] : 0) + r->slack * fabs(p) + r->offset, code[2];
     unsigned char packed[16];
-    if (isnan(p)) return HUGE_VAL; /* the code of NaN is anybody's choice */
+    if (isnan(p)) return HUGE_VAL; /* the code of NaN is undefined */
     if (isinf(p)) e = 0;
     const double ends[2] = { p - e, p + e };
     pl_quant_store_f64(&t, ends, packed, 2);
@@ -96,7 +96,7 @@ static pl_tensor **replacements(pl_bound *c) {
 
 /* ---- QuantizeLinear ---- */
 
-/* 8 Ex / s of each element, in scratch. 1/s: what the operator makes of 1 before it rounds. */
+/* 8 Ex / s of each element, in scratch. 1/s is the operator's result for 1 before rounding. */
 static pl_status inherited_steps(pl_bound *c, const double **out) {
     const pl_tensor *x = pl_b_in(c, 0);
     const double *e = pl_b_e(c, 0);
@@ -117,7 +117,7 @@ done:
     return st;
 }
 
-/* Zero point of each element: the code of 0. */
+/* Zero point of each element: the code for 0. */
 static pl_status zero_codes(pl_bound *c, pl_tensor **out) {
     pl_tensor **in = replacements(c);
     if (in == NULL) return pl_fail_memory(c->err, 1);
@@ -145,7 +145,7 @@ pl_status pl_quantize_bound(pl_bound *c) {
     r.p = p;
     r.zeros = zeros->data;
     r.zero_error = pl_b_largest(c, 2);
-    /* Numbers that need no rounding get no slack, and no bound that is nothing but slack. */
+    /* Values that needed no rounding get no slack. */
     if (pl_b_unrounded(c, p, native)) {
         r.e = NULL;
     } else {
@@ -160,7 +160,7 @@ done:
 
 /* ---- DequantizeLinear ---- */
 
-/* The scale of each element: what a step of one code is worth. */
+/* The scale of each element: the value of one code. */
 static pl_status scale_of_each(pl_bound *c, pl_tensor **out) {
     pl_tensor **in = replacements(c), *low = NULL;
     pl_status st = PL_OK;
@@ -192,7 +192,7 @@ pl_status pl_dequantize_bound(pl_bound *c) {
     if (ex != NULL || ez > 0) PL_TRY(scale_of_each(c, &scales));
     const double *s = scales == NULL ? NULL : scales->data;
     const pl_status st = pl_b_new(c, 0, &e);
-    /* int32 less its zero point is rounded to float before it is scaled. */
+    /* int32 minus its zero point is rounded to float before scaling. */
     const double own = (c->in_native[0] == PL_I32 ? 2 : 1) * c->u + es;
     for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
         e[i] = own * fabs(v[i]);
@@ -204,7 +204,7 @@ pl_status pl_dequantize_bound(pl_bound *c) {
 
 /* ---- DynamicQuantizeLinear ---- */
 
-/* Scale and zero point have errors of their own, which the consumers of the codes inherit. */
+/* Scale and zero point have errors of their own, which consumers of the codes inherit. */
 pl_status pl_dynamic_quantize_bound(pl_bound *c) {
     const pl_tensor *x = pl_b_in(c, 0);
     const double *v = pl_b_x(c, 0), *ex = pl_b_e(c, 0);

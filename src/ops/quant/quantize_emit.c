@@ -8,8 +8,8 @@
 
 /* ---- scales ---- */
 
-/* Input i (a scale or zero point) stretched onto input 0: one value, one for each index of the
- * axis, or one for each block along it. */
+/* Input i (a scale or zero point) broadcast to input 0: one value, one per index of the axis, or
+ * one per block along it. */
 static pl_ref param(pl_emit *c, int i) {
     const int rank = pl_emit_rank(c, 0);
     const int64_t block = pl_attr_int(c->node, "block_size");
@@ -53,7 +53,6 @@ static bool limits_of(pl_dtype dtype, int *low, int *high) {
     }
 }
 
-/* Clamped, rounded to even, shifted by the zero point. */
 pl_ref pl_emit_quantised(pl_emit *c, pl_dtype to, pl_dtype in, pl_ref x, pl_ref zero) {
     char expr[120];
     int low = 0, high = 0;
@@ -97,7 +96,7 @@ pl_status pl_emit_dequantize(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_map3(c, to, expr, x, zero, scale));
 }
 
-/* The range of x, which includes zero, on 256 steps. */
+/* Maps the range of x, extended to include zero, to 256 steps. */
 static void dynamic_params(pl_emit *c, pl_ref *scale, pl_ref *zero) {
     const int rank = pl_emit_rank(c, 0);
     const bool is_f64 = c->in[0]->dtype == PL_F64;
@@ -130,7 +129,6 @@ pl_status pl_emit_dynamic_quantize(pl_emit *c) {
 
 /* ---- for integer products ---- */
 
-/* acc * (s1 * s2 / s3), rounded to the output's type; scales are references that fit acc. */
 pl_status pl_emit_requantised(pl_emit *c, pl_ref acc, pl_ref s1, pl_ref s2, pl_ref s3, pl_ref zero,
                               bool in_f64) {
     const pl_dtype in = in_f64 ? PL_F64 : PL_F32;

@@ -1,9 +1,9 @@
-/* Gradients through quantised operators. Codes are integers and have none; scales, float zero
- * points, biases and the float operand do. */
+/* Gradients through quantised operators. Codes are integers and have no gradient; scales, float
+ * zero points, biases and float operands have one. */
 #include "ops/grad.h"
 #include "ops/quant/quantize_rules.h"
 
-/* A scale or zero point as it lies along the axis of x: [1, …, n, …, 1]. */
+/* A scale or zero point along the axis of x: [1, …, n, …, 1]. */
 static pl_value *along(pl_grad *c, pl_value *p, int axis, int rank) {
     int64_t dims[PL_RANK_MAX];
     if (p->type == NULL || p->type->rank == 0) return p;

@@ -1,4 +1,4 @@
-/* Rules that the rows of quantize.c name and that stand in the files beside it. */
+/* Rules named in the rows of quantize.c and defined in the files beside it. */
 #ifndef PL_QUANTIZE_RULES_H
 #define PL_QUANTIZE_RULES_H
 

@@ -1,7 +1,7 @@
-/* Sequences and optionals: building them, taking them apart, cutting and joining tensors.
+/* Sequences and optionals: making them, reading from them, splitting and joining tensors.
  *
- * Items are shared, never copied; only SplitToSequence (along an inner axis) and
- * ConcatFromSequence move elements. */
+ * Items are shared, never copied; only SplitToSequence (along an inner axis) and ConcatFromSequence
+ * move elements. */
 #include <string.h>
 
 #include "base/size.h"
@@ -53,7 +53,7 @@ static pl_status set_of(pl_infer *c, int i, pl_type_kind kind, const pl_type *el
 static pl_status check_position(const pl_infer *c, int i) {
     const int rank = pl_infer_rank(c, i);
     if (rank <= 0) return PL_OK;
-    /* The specification wants a scalar; [1] is common and harmless. */
+    /* The specification requires a scalar; [1] is common and harmless. */
     const pl_dim d = pl_infer_dim(c, i, 0);
     if (rank == 1 && (!pl_dim_known(d) || d.value == 1)) return PL_OK;
     return pl_infer_fail(c, "position must be a scalar");
@@ -234,7 +234,7 @@ static pl_status split_lengths(pl_eval *c, int64_t dim, const int64_t **out, siz
     return PL_OK;
 }
 
-/* One part: a view in the shape of the part, made contiguous. */
+/* One part: a view of it, made contiguous. */
 static pl_status split_part(pl_eval *c, const pl_tensor *x, int axis, int64_t begin, int64_t length,
                             bool drop, pl_datum **out) {
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
@@ -255,7 +255,7 @@ static pl_status split_part(pl_eval *c, const pl_tensor *x, int axis, int64_t be
 static pl_status split_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     if (x == NULL || x->rank == 0) return pl_eval_fail(c, "a scalar cannot be split");
-    int64_t axis = pl_attr_int(c->node, "axis"), at = 0; /* the rule has checked the range */
+    int64_t axis = pl_attr_int(c->node, "axis"), at = 0; /* the shape rule has checked the range */
     if (axis < 0) axis += x->rank;
     const bool drop = !pl_has(c, 1) && pl_attr_int(c->node, "keepdims") == 0;
     const int64_t *lengths = NULL;
@@ -364,7 +364,7 @@ static pl_status get_infer(pl_infer *c) {
     return pl_infer_set_type(c, 0, wrapped ? c->in[0]->elem : c->in[0]);
 }
 
-/* OptionalGetElement-18: what is not an optional is its own element. */
+/* OptionalGetElement-18: a value that is not an optional is returned itself. */
 static pl_status get_eval(pl_eval *c) {
     const pl_datum *d = pl_in_datum(c, 0);
     if (d == NULL) return pl_eval_fail(c, "the input is missing");

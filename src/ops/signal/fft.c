@@ -1,13 +1,13 @@
-/* Mixed radix in passes (8, 4, 2, 3, 5 and any small odd prime), and Bluestein's convolution for
- * the rest. Twiddles are computed one by one from reduced angles, not by recurrence: the error of a
- * transform then grows with log n only. */
+/* FFT by mixed radix in passes (8, 4, 2, 3, 5 and any small odd prime), and Bluestein's convolution
+ * for the rest. Twiddles are computed one by one from reduced angles, not by recurrence, so the
+ * error of a transform grows only with log n. */
 #include "ops/signal/fft.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Above this a prime factor costs more as a plain sum than a convolution does. */
+/* Larger prime factors are cheaper as a convolution than as a plain sum. */
 enum { RADIX_MAX = 32, N_FACTORS_MAX = 64 };
 
 struct pl_fft {
@@ -35,7 +35,7 @@ static inline pl_cplx sub(pl_cplx a, pl_cplx b) {
 static inline pl_cplx mul(pl_cplx a, pl_cplx b) {
     return (pl_cplx){ a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re };
 }
-/* Times i or, for the forward transform (sign -1), times -i. */
+/* Multiplies by i or, for the forward transform (sign -1), by -i. */
 static inline pl_cplx turn(pl_cplx a, double sign) {
     return (pl_cplx){ -sign * a.im, sign * a.re };
 }
@@ -81,7 +81,7 @@ static inline void butterfly_5(pl_cplx *v, double sign) {
     v[3] = sub(even2, odd2);
 }
 
-/* Two of radix 4, joined by the eighth roots of unity. */
+/* Two of radix 4, combined with the eighth roots of unity. */
 static inline void butterfly_8(pl_cplx *v, double sign) {
     const double h = 0.70710678118654752440;
     pl_cplx even[4] = { v[0], v[2], v[4], v[6] }, odd[4] = { v[1], v[3], v[5], v[7] };
@@ -186,8 +186,8 @@ static void run_mixed(const pl_fft *plan, bool inverse, pl_cplx *x, pl_cplx *wor
 
 /* ---- roots of unity ---- */
 
-/* exp(-2 pi i k / n), k < n, with the angle brought below pi / 4, where sin and cos are at their
- * best. */
+/* exp(-2 pi i k / n), k < n, with the angle reduced below pi / 4, where sin and cos are most
+ * accurate. */
 static pl_cplx unit_root(size_t k, size_t n) {
     const double quarter_turn = 1.57079632679489661923;
     const size_t k4 = 4 * k;
@@ -252,7 +252,7 @@ static bool plan_bluestein(pl_arena *arena, pl_fft *plan) {
 
 /* ---- plans ---- */
 
-/* False when a prime factor is too large. */
+/* False if a prime factor is too large. */
 static bool factorise(pl_fft *plan) {
     size_t n = plan->n;
     for (; n % 8 == 0; n /= 8)
@@ -297,7 +297,8 @@ static bool plan_mixed(pl_arena *arena, pl_fft *plan) {
 }
 
 const pl_fft *pl_fft_plan(pl_arena *arena, size_t n) {
-    /* Room for the convolution's length, for 8 n in unit_root, for the table of all passes. */
+    /* Keeps the length of the convolution, 8 n in unit_root and the tables of all passes from
+     * overflowing. */
     if (n == 0 || n > SIZE_MAX / 1024 / sizeof(pl_cplx)) return NULL;
     pl_fft *plan = pl_arena_alloc(arena, sizeof(*plan));
     if (plan == NULL) return NULL;

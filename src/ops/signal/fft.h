@@ -1,9 +1,8 @@
 /* The discrete Fourier transform of any length, in double.
  *
  * y[k] = sum over j of x[j] * exp(-2 pi i j k / n); the inverse has +i and is not scaled. Lengths
- * whose prime factors are small go by mixed radix, others by Bluestein's convolution: O(n log n)
- * for every n. A plan is read-only once made: threads may share it; each brings its own work
- * space. */
+ * with small prime factors use mixed radix, others Bluestein's convolution: O(n log n) for every n.
+ * A plan is read-only once made, so threads may share it; each needs its own work space. */
 #ifndef PL_FFT_H
 #define PL_FFT_H
 
@@ -18,9 +17,9 @@ typedef struct pl_cplx {
 
 typedef struct pl_fft pl_fft;
 
-/* n >= 1. The plan lives in the arena; NULL when out of memory. */
+/* n >= 1. The plan is allocated in the arena; NULL when out of memory. */
 const pl_fft *pl_fft_plan(pl_arena *arena, size_t n);
-/* Elements (pl_cplx) of work space that a run needs. */
+/* Elements (pl_cplx) of work space for a run. */
 size_t pl_fft_work(const pl_fft *plan);
 /* x (n elements) is overwritten by its transform. */
 void pl_fft_run(const pl_fft *plan, bool inverse, pl_cplx *x, pl_cplx *work);

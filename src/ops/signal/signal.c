@@ -1,5 +1,5 @@
-/* Family "signal": Fourier transforms. Everything is computed in double and rounded once, whatever
- * the type: sums are long, and double costs little beside the memory traffic. */
+/* Family "signal": Fourier transforms. All types compute in double and are rounded once: the sums
+ * are long, and double costs little compared with the memory traffic. */
 #include <math.h>
 #include <stdatomic.h>
 
@@ -20,7 +20,7 @@ static bool is_irfft(const pl_node *node) {
     return pl_attr_int(node, "inverse") != 0 && pl_attr_int(node, "onesided") != 0;
 }
 
-/* The one number of an input; *known is false while its content is not known. */
+/* The single number of an input; *known is false when its content is unknown. */
 static pl_status scalar_input(pl_infer *c, int i, int64_t *out, bool *known) {
     const char *name = c->node->def->in[i].name;
     size_t n = 0;
@@ -39,7 +39,7 @@ static pl_status positive_input(pl_infer *c, int i, int64_t *out, bool *known) {
                          (long long)*out);
 }
 
-/* The axis; *known is false while it hangs on an input whose content is not known. */
+/* The axis; *known is false when it comes from an input with unknown content. */
 static pl_status dft_axis(pl_infer *c, int rank, int *axis, bool *known) {
     int64_t wanted = c->node->opset < DFT_AXIS_SINCE ? pl_attr_int(c->node, "axis") : -2;
     *known = true;
@@ -55,7 +55,7 @@ static pl_status dft_axis(pl_infer *c, int rank, int *axis, bool *known) {
     return PL_OK;
 }
 
-/* Length of the transform: dft_length, or what the input's axis gives. */
+/* Length of the transform: dft_length, or the size of the input's axis. */
 static pl_status dft_length(pl_infer *c, int axis, pl_dim *out) {
     const pl_dim given = pl_infer_dim(c, 0, axis);
     *out = given;
@@ -114,10 +114,10 @@ typedef struct fft_job {
     const pl_f64 *x;
     double *y;
     size_t in_n, in_parts, in_step;    /* of a row: elements, numbers in one, numbers between two */
-    size_t out_n, out_parts, out_step; /* likewise */
-    size_t inner;                      /* rows that lie interleaved */
+    size_t out_n, out_parts, out_step; /* same for the output */
+    size_t inner;                      /* number of interleaved rows */
     const pl_f64 *window;              /* STFT: in_n factors; NULL = ones */
-    size_t frames, hop;                /* STFT: rows of one signal, numbers between two starts */
+    size_t frames, hop;                /* STFT: rows per signal, numbers between row starts */
     size_t signal;                     /* STFT: numbers in one signal */
     atomic_bool no_memory;
 } fft_job;
@@ -131,7 +131,8 @@ static void load_row(const fft_job *job, const pl_f64 *from, pl_cplx *row) {
         row[i].im = job->in_parts == 2 ? from[i * job->in_step + 1] * w : 0;
     }
     if (!job->hermitian) return;
-    /* The other half of the spectrum of a real signal; dc and Nyquist are taken as real. */
+    /* Fills in the other half of the spectrum of a real signal; DC and Nyquist are taken as
+     * real. */
     row[0].im = 0;
     if (job->n % 2 == 0) row[job->n / 2].im = 0;
     for (size_t k = job->n / 2 + 1; k < job->n; k++) {
@@ -163,7 +164,7 @@ static void fft_block(void *ctx, int64_t begin, int64_t end) {
     }
     for (size_t r = (size_t)begin; r < (size_t)end; r++) {
         const size_t outer = r / job->inner, inner = r % job->inner;
-        /* STFT: outer counts frames of all signals, inner is 1. */
+        /* STFT: outer counts the frames of all signals, inner is 1. */
         const size_t from =
             job->frames > 0
                 ? outer / job->frames * job->signal + outer % job->frames * job->hop
@@ -228,8 +229,8 @@ static pl_status dft_eval(pl_eval *c) {
 
 /* ---- STFT ---- */
 
-/* ONNX STFT-17: frame_length, else the size of the window; ONNX's reference takes the whole signal
- * when there is neither. */
+/* ONNX STFT-17: frame_length, else the size of the window; with neither, ONNX's reference takes the
+ * whole signal. */
 static pl_status frame_length(pl_infer *c, int64_t *out, bool *known) {
     if (pl_infer_has(c, 3)) return positive_input(c, 3, out, known);
     const pl_dim size = pl_infer_has(c, 2) ? pl_infer_dim(c, 2, 0) : pl_infer_dim(c, 0, 1);
@@ -289,7 +290,7 @@ static pl_status stft_eval(pl_eval *c) {
                     .inner = 1,
                     .frames = (size_t)y->dims[1],
                     .signal = (size_t)x->dims[1] * parts };
-    /* One frame starts at 0 whatever the step, which may then be huge. */
+    /* A single frame starts at 0, so the step is unused and may be huge. */
     job.hop = y->dims[1] > 1 ? (size_t)pl_in_int(c, 1, 1) * parts : 0;
     if (window != NULL) {
         job.window = pl_in_f64(c, 2);
@@ -302,15 +303,15 @@ static pl_status stft_eval(pl_eval *c) {
 
 /* ---- bounds ---- */
 
-/* A fast transform errs by u log n times the norm of the row, everywhere alike. Lengths that are no
- * powers of two go through a chirp whose angles, pi k^2 / n in float, are off by u n (ONNX Runtime
- * 1.27: 3.8 u n at n = 400, 4.4 u n at 37). */
+/* A fast transform errs by u log n times the norm of the row in every element. Lengths that are not
+ * powers of two use a chirp whose angles, pi k^2 / n in float, err by u n (ONNX Runtime 1.27: 3.8 u
+ * n at n = 400, 4.4 u n at 37). */
 static double transform_error(const pl_bound *c, int64_t n) {
     const double chirp = n > 0 && (n & (n - 1)) == 0 ? 0 : 4 * (double)n;
     return c->u_acc * (8 * (1 + log2(fmax((double)n, 1))) + chirp);
 }
 
-typedef struct row_norm { /* of the row that is transformed, and of its errors */
+typedef struct row_norm { /* norm of the transformed row, and of its errors */
     double x, e;
 } row_norm;
 
@@ -324,7 +325,7 @@ static row_norm norm_of(const fft_job *job, const double *x, const double *e, si
             if (e != NULL) r.e += e[k] * e[k] * w * w;
         }
     }
-    /* The half that is not there is the mirror of the other. */
+    /* The missing half mirrors the other, so the squares count twice. */
     const double mirror = job->hermitian ? sqrt(2) : 1;
     return (row_norm){ mirror * sqrt(r.x), mirror * sqrt(r.e) };
 }
@@ -351,7 +352,7 @@ static pl_status dft_bound(pl_bound *c) {
                           .in_step = (size_t)step,
                           .hermitian = irfft };
     const double own = transform_error(c, n), scale = inverse ? 1 / (double)n : 1;
-    /* Of an empty row, padded to dft_length, the zeros are exact. */
+    /* An empty row padded to dft_length is exactly zero. */
     const int64_t n_rows = x->n_elements == 0 ? 0 : x->n_elements / x->dims[axis] / parts;
     const int64_t inner = n_rows == 0 ? 1 : step / parts;
     for (int64_t row = 0; row < n_rows; row++) {

@@ -1,4 +1,4 @@
-/* Gradients of DFT and STFT: transforms back. */
+/* Gradients of DFT and STFT: inverse transforms. */
 #include "ops/lib/grad_nn.h"
 #include "ops/signal/signal_rules.h"
 
@@ -12,7 +12,7 @@ typedef struct dft {
     int64_t axis, n;
 } dft;
 
-/* A transform of x (with both parts) along the axis; inverse ones are not divided by n. */
+/* Transforms x (complex) along the axis; inverse transforms are not divided by n. */
 static pl_value *transform(const dft *d, pl_value *x, bool inverse, bool onesided) {
     pl_grad *c = d->c;
     const bool as_input = pl_g_opset(c) >= 20;
@@ -23,7 +23,7 @@ static pl_value *transform(const dft *d, pl_value *x, bool inverse, bool oneside
     return inverse ? pl_g_scaled(c, y, (double)d->n) : y;
 }
 
-/* x brought to `want` along the axis: zeros behind, or cut off. */
+/* Pads x with zeros, or crops it, to `want` along the axis. */
 static pl_value *fit(const dft *d, pl_value *x, int64_t have, int64_t want) {
     pl_grad *c = d->c;
     int64_t pads[2 * PL_RANK_MAX] = { 0 };
@@ -33,7 +33,7 @@ static pl_value *fit(const dft *d, pl_value *x, int64_t have, int64_t want) {
     return pl_g2(c, "Pad", x, pl_g_ints(c, pads, 2 * (size_t)d->rank));
 }
 
-/* c_k / n: all bins but the first and the middle stand for two. */
+/* c_k / n: all bins but the first and the middle count twice. */
 static pl_value *half_weights(const dft *d, const pl_value *like, int64_t bins) {
     int64_t dims[PL_RANK_MAX];
     pl_g_table t;
@@ -45,7 +45,7 @@ static pl_value *half_weights(const dft *d, const pl_value *like, int64_t bins) 
     return pl_g_table_value(d->c, &t, like->type->dtype);
 }
 
-/* The adjoint: of F it is n times the inverse, of the inverse F / n. */
+/* The adjoint of F is n times the inverse; that of the inverse is F / n. */
 pl_status pl_dft_grad(pl_grad *c) {
     const pl_node *node = c->node;
     pl_value *x = node->in[0], *g = c->dy[0];
@@ -78,7 +78,7 @@ pl_status pl_dft_grad(pl_grad *c) {
     return c->st;
 }
 
-/* Frames are gathered, weighted and transformed. */
+/* The forward pass gathers frames, applies the window and transforms. */
 pl_status pl_stft_grad(pl_grad *c) {
     const pl_node *node = c->node;
     pl_value *x = node->in[0], *window = input(c, 2);

@@ -1,4 +1,4 @@
-/* Rules that the rows of signal.c name and that stand in the files beside it. */
+/* Rules named in the rows of signal.c and defined in the files beside it. */
 #ifndef PL_SIGNAL_RULES_H
 #define PL_SIGNAL_RULES_H
 

@@ -43,7 +43,7 @@ static pl_status cast_infer(pl_infer *c) {
     return cast_set(c, to);
 }
 
-/* Cast-1: the type by name, as the enum of TensorProto spells it ("FLOAT16"). */
+/* Cast-1: the type is a string, as in the enum of TensorProto ("FLOAT16"). */
 static pl_status cast1_infer(pl_infer *c) {
     static const struct {
         const char *name;
@@ -88,7 +88,7 @@ static void to_small_float(const cast_job *j, const char *x, char *y, size_t n) 
     }
 }
 
-/* int64 holds every integer and bool; float holds float16 and below; the rest meets in double. */
+/* Intermediate types: int64 for integers and bool, float for float16 and narrower, else double. */
 static void cast_block(const cast_job *j, const char *x, char *y, size_t n) {
     union {
         double f64[BLOCK];
@@ -130,7 +130,7 @@ static pl_status print_all(pl_eval *c, const pl_tensor *x, pl_tensor *y) {
         char text[64];
         const char *from = (const char *)x->data + (size_t)i * size;
         const float narrow = c->fp64 && x->dtype == PL_F64 ? (float)pl_tensor_get_f64(x, i) : 0;
-        /* Gold holds the model's floats as doubles: a float prints as the float it is. */
+        /* Gold holds the model's floats as doubles; a float must print as a float. */
         const bool is_f32 =
             c->fp64 && x->dtype == PL_F64 && (double)narrow == pl_tensor_get_f64(x, i);
         const size_t n = is_f32 ? pl_element_print(PL_F32, &narrow, text, sizeof(text))
@@ -153,7 +153,7 @@ static pl_status parse_all(pl_eval *c, const cast_job *j, const pl_tensor *x) {
     return PL_OK;
 }
 
-/* Numbers read and print the same whatever the program's locale. */
+/* Reads and prints numbers independently of the program's locale. */
 static pl_status cast_text(pl_eval *c, const cast_job *j, const pl_tensor *x, pl_tensor *y) {
     locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (plain == (locale_t)0) return pl_eval_memory(c);
@@ -200,7 +200,7 @@ static pl_status bitcast_infer(pl_infer *c) {
     return pl_infer_set(c, 0, to, rank, rank < 0 ? NULL : c->in[0]->dims);
 }
 
-/* In memory a sub-byte type takes a byte, the signed ones with their sign extended. */
+/* In memory a sub-byte type takes a byte, sign-extended for signed types. */
 static pl_status bitcast_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *y = pl_out(c, 0);
@@ -230,8 +230,8 @@ static double to_bool_element(const pl_bound *c, const double *x, const double *
     (void)c, (void)y;
     return e[0] > 0 && fabs(x[0]) <= 8 * e[0];
 }
-/* Truncation: what x can reach. Beyond the ends of the type (p0 to p1) C leaves the result open and
- * processors differ. */
+/* Truncation: covers what x can reach. Outside the range of the type (p0 to p1) C leaves the result
+ * undefined, and processors differ. */
 static double to_int_element(const pl_bound *c, const double *x, const double *e, double y) {
     const double low = trunc(x[0] - c->p[2] * e[0]), high = trunc(x[0] + c->p[2] * e[0]);
     if (!(low >= c->p[0] && high <= c->p[1])) return HUGE_VAL;
@@ -251,10 +251,9 @@ static pl_status cast_bound(pl_bound *c) {
     const pl_dtype from = c->in_native[0], to = c->out_native[0];
     if (from == PL_STRING || to == PL_STRING || pl_b_out(c, 0) == NULL) return PL_OK;
     pl_bound own = *c;
-    own.n_in = 1; /* CastLike's second input is a type only */
+    own.n_in = 1; /* CastLike's second input only gives a type */
     if (pl_dtype_is_float(to)) {
-        /* Four- and eight-bit types are rounded here as well; what they were rounded from counts.
-         */
+        /* Four- and eight-bit types are rounded in the replay as well. */
         const bool same = pl_b_out(c, 0)->dtype == to && to != PL_F64;
         if (same && !pl_b_any_error(c)) return PL_OK;
         own.p[0] = is_wider(from, to);

@@ -2,7 +2,7 @@
 #include "ops/emit.h"
 #include "ops/tensor/cast_rules.h"
 
-/* As cast_block of cast.c: integers meet in int64, floats truncate through double. */
+/* As cast_block in cast.c: integers via int64, floats truncate via double. */
 pl_status pl_emit_cast(pl_emit *c) {
     const pl_dtype from = c->in[0]->dtype, to = c->out[0]->dtype;
     const char *expr = "$0";
@@ -11,7 +11,7 @@ pl_status pl_emit_cast(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_map1(c, to, expr, pl_emit_in(c, 0)));
 }
 
-/* BitCast-26: the same bits; halves have no C type of their own. */
+/* BitCast-26: the same bits; 16-bit floats have no C type of their own. */
 pl_status pl_emit_bit_cast(pl_emit *c) {
     const pl_dtype from = c->in[0]->dtype, to = c->out[0]->dtype;
     const pl_dtype odd[] = { PL_F16, PL_BF16, PL_BOOL };

@@ -1,4 +1,4 @@
-/* Rules that the rows of cast.c name and that stand in the files beside it. */
+/* Rules named in the rows of cast.c and defined in the files beside it. */
 #ifndef PL_CAST_RULES_H
 #define PL_CAST_RULES_H
 

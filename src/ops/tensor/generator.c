@@ -1,7 +1,7 @@
-/* Operators that make tensors from little or nothing: constants, ranges, random numbers, windows.
+/* Operators that generate tensors: constants, ranges, random numbers, windows.
  *
- * Random numbers depend on (seed, node, index) only: on the attribute `seed` when it is given, else
- * on the run's seed and the node's place, so that two nodes differ and threads do not matter. */
+ * Random numbers depend only on (seed, node, index): on the attribute `seed` if it is given, else
+ * on the run's seed and the node's output. Two nodes differ, and threads do not matter. */
 #include <math.h>
 #include <string.h>
 
@@ -72,7 +72,7 @@ static pl_status constant_infer(pl_infer *c) {
     return set_tensor_type(c, attr->tensor);
 }
 
-/* The attribute's own tensor, raised under gold. */
+/* The attribute's tensor itself; converted to double for gold. */
 static pl_status constant_tensor(pl_eval *c, const pl_tensor *t) {
     const pl_dtype dtype = pl_eval_dtype(c, t->dtype);
     if (dtype == t->dtype && pl_tensor_is_contiguous(t))
@@ -155,14 +155,14 @@ static pl_status constant_of_shape_eval(pl_eval *c) {
 
 /* ---- Range ---- */
 
-/* ceil((limit - start) / delta), not below 0. */
+/* ceil((limit - start) / delta), at least 0. */
 static bool range_count(const pl_tensor *start, const pl_tensor *limit, const pl_tensor *delta,
                         int64_t *out) {
     *out = 0;
     if (pl_dtype_is_float(start->dtype)) {
         const double from = pl_tensor_get_f64(start, 0), to = pl_tensor_get_f64(limit, 0);
         const double n = ceil((to - from) / pl_tensor_get_f64(delta, 0));
-        if (!(n < 0x1p62)) return false; /* NaN too */
+        if (!(n < 0x1p62)) return false; /* also false for NaN */
         if (n > 0) *out = (int64_t)n;
         return true;
     }
@@ -204,8 +204,7 @@ static pl_status range_infer(pl_infer *c) {
     return pl_infer_set(c, 0, dtype, 1, &n);
 }
 
-/* start + i * delta, in double for floats (rounded once), modulo 2^64 for integers. */
-/* By repeated addition, as some runtimes do. */
+/* start + i * delta by repeated addition in float, as some runtimes do. */
 static void range_naive(float start, float delta, pl_tensor *y) {
     const size_t size = pl_dtype_bytes(y->dtype);
     for (int64_t i = 0; i < y->n_elements; i++, start += delta)
@@ -250,7 +249,7 @@ static uint64_t seed_of(const pl_eval *c, uint64_t *stream) {
         memcpy(&bits, &seed, sizeof(bits));
         return bits;
     }
-    /* The output's id is unique in the model, bodies included; 0 is for seeds of the node's own. */
+    /* The id of the output is unique in the model, bodies included; 0 is for nodes with a seed. */
     if (c->node->n_out > 0 && c->node->out[0] != NULL) *stream = (uint64_t)c->node->out[0]->id + 1;
     return c->seed;
 }
@@ -363,7 +362,7 @@ static pl_status multinomial_infer(pl_infer *c) {
     return pl_infer_set(c, 0, dtype, 2, dims);
 }
 
-/* Running sums of exp(x - max): unnormalised probabilities. False when they are no numbers. */
+/* Running sums of exp(x - max): unnormalised probabilities. False when they are not finite. */
 static bool class_sums(const pl_f64 *x, double *sums, int64_t n) {
     double top = -(double)INFINITY, sum = 0;
     for (int64_t k = 0; k < n; k++)
@@ -471,7 +470,7 @@ static pl_status mel_infer(pl_infer *c) {
     return pl_infer_set(c, 0, dtype, 2, dims);
 }
 
-/* Spectrogram bin of mel point i; -1 when it is no place in the spectrogram. */
+/* Spectrogram bin of mel point i; -1 when it is outside the spectrogram. */
 static int64_t mel_bin(const pl_eval *c, double low, double step, int64_t i, int64_t n_spectrum) {
     const double mel = low + (double)i * step;
     const double hertz = 700 * (pow(10, mel / 2595) - 1);
@@ -516,23 +515,23 @@ static pl_status random_bound(pl_bound *c) {
     return pl_b_unknown(c);
 }
 
-/* p[0] u, absolute, before the conversion to an integer type where one is asked for. */
+/* Adds p[0], an absolute error, to the rounding of the result. */
 static double absolute_element(const pl_bound *c, const double *x, const double *e, double y) {
     (void)x, (void)e;
     return pl_b_round(c, y) + c->p[0];
 }
 static pl_status fill_absolute(pl_bound *c, double factor) {
     pl_bound own = *c;
-    own.n_in = 0; /* sizes: not of the shape of the output */
+    own.n_in = 0; /* inputs are sizes and do not broadcast to the output */
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
     own.p[0] = is_float ? factor * (c->u < 0x1p-24 ? c->u : 0x1p-24) : 1;
     return pl_b_each(&own, absolute_element);
 }
-/* Cosines of an angle that is itself rounded a few times: 2 pi times 3u, and a few more. */
+/* Cosine of an angle that is itself rounded a few times: 2 pi times 3u, plus a few roundings. */
 static pl_status window_bound(pl_bound *c) {
     return fill_absolute(c, 24);
 }
-/* Slopes between whole bins. */
+/* Linear ramps between integer bins. */
 static pl_status mel_bound(pl_bound *c) {
     return fill_absolute(c, 4);
 }
@@ -546,7 +545,7 @@ static pl_status range_bound(pl_bound *c) {
     return pl_b_each(c, range_element);
 }
 
-/* y_i = start + i delta; the number of elements does not move. */
+/* y_i = start + i delta; the number of elements is constant. */
 static pl_status range_grad(pl_grad *c) {
     pl_value *start = c->node->in[0], *delta = c->node->in[2];
     if (c->wanted[0]) {

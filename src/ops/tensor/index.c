@@ -1,4 +1,4 @@
-/* Operators that pick elements by index or by condition. Each works on element size alone. */
+/* Operators that select elements by index or by condition. Only the element size matters. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum { GRAIN_BYTES = 64 * 1024 };
 
 /* ---- copying blocks: Gather, GatherND, Compress ---- */
 
-/* Block i of the target is block offsets[i % n] of slab i / n of the source; in bytes. */
+/* Block i of the target is block offsets[i % n] of slab i / n of the source; sizes in bytes. */
 typedef struct block_job {
     const char *x;
     char *y;
@@ -54,7 +54,7 @@ static pl_status copy_blocks(pl_eval *c, const pl_tensor *x, pl_tensor *y, int64
 
 /* ---- Gather ---- */
 
-/* Shape -> Gather: the dims that are picked, symbols too. */
+/* Gather of a shape: the selected dims, including symbols. */
 static pl_status gather_content(pl_infer *c) {
     const pl_content *x = c->concrete ? NULL : pl_content_of(c, 0);
     const pl_content *at = x == NULL || x->rank != 1 ? NULL : pl_content_of(c, 1);
@@ -245,8 +245,8 @@ static pl_status one_hot_infer(pl_infer *c) {
     return pl_infer_set(c, 0, pl_infer_dtype_of(c, 2), rank + 1, dims);
 }
 
-/* OneHot-11: indices from -depth to depth-1; others give no hot place. OneHot-9 has no negative
- * ones. */
+/* OneHot-11: indices from -depth to depth-1; others set no element. OneHot-9 has no negative
+ * indices. */
 static pl_status one_hot_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0), *values = pl_in(c, 2);
     pl_tensor *y = pl_out(c, 0);
@@ -368,7 +368,7 @@ static int64_t count_nonzero(const pl_tensor *x) {
     return n;
 }
 
-/* One column for each element that is not zero; of a scalar a column of no rows. */
+/* One column for each non-zero element; a scalar gives a column without rows. */
 static pl_status non_zero_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     const pl_tensor *x = c->in_tensor[0];
@@ -401,7 +401,7 @@ static pl_status non_zero_eval(pl_eval *c) {
 
 /* ---- error bounds ---- */
 
-/* Which elements are zero is certain unless one is within its bound of it. */
+/* Which elements are zero is certain unless one is within its bound of zero. */
 static pl_status non_zero_bound(pl_bound *c) {
     const double *x = pl_b_x(c, 0), *e = pl_b_e(c, 0);
     const pl_tensor *t = pl_b_in(c, 0);
@@ -412,7 +412,7 @@ static pl_status non_zero_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* Either value, where the index is not certain. */
+/* Where the index is uncertain, either value is possible. */
 static pl_status one_hot_bound(pl_bound *c) {
     if (pl_b_largest(c, 0) > 0 || pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, HUGE_VAL);
     return pl_b_e(c, 2) == NULL ? PL_OK : pl_b_fill(c, 0, pl_b_largest(c, 2));

@@ -1,5 +1,5 @@
-/* Emission of operators that pick elements by indices of data: each index is checked by the emitted
- * code, then loaded. */
+/* Emission of operators that select elements by run-time indices: emitted code checks each index,
+ * then loads. */
 #include <stdio.h>
 
 #include "ops/emit.h"
@@ -42,7 +42,7 @@ pl_status pl_emit_gather_elements(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_load(c, pl_emit_in(c, 0), at));
 }
 
-/* GatherND-12: the last dim of the indices names an element of dims batch_dims and on. */
+/* GatherND-12: the last dim of the indices addresses an element in the dims after batch_dims. */
 pl_status pl_emit_gather_nd(pl_emit *c) {
     int64_t strides[PL_EMIT_RANK_MAX], dims[PL_EMIT_RANK_MAX], from[PL_EMIT_RANK_MAX];
     int64_t starts[PL_EMIT_RANK_MAX] = { 0 }, shape[PL_EMIT_RANK_MAX];
@@ -74,7 +74,7 @@ pl_status pl_emit_gather_nd(pl_emit *c) {
 
 /* ---- OneHot ---- */
 
-/* OneHot-11 counts negative indices from the end; others out of range give no hot place. */
+/* OneHot-11 counts negative indices from the end; others out of range set no element. */
 pl_status pl_emit_one_hot(pl_emit *c) {
     char expr[200];
     int64_t dims[PL_EMIT_RANK_MAX], shape[PL_EMIT_RANK_MAX];

@@ -1,12 +1,12 @@
-/* Gradients of gathers. Adding needs ScatterElements-16 or ScatterND-16; below that
- * Gather falls back to a product with one-hot rows. */
+/* Gradients of gathers. Adding needs ScatterElements-16 or ScatterND-16; before, Gather uses a
+ * product with one-hot rows. */
 #include "base/size.h"
 #include "ops/lib/grad_move.h"
 #include "ops/tensor/index_rules.h"
 
 /* ---- gathers ---- */
 
-/* Rows of g added into rows of zeros: data [n, …], indices of any shape, g [indices…, …]. */
+/* Adds rows of g into rows of zeros: data [n, …], indices of any shape, g [indices…, …]. */
 static pl_value *add_rows(pl_grad *c, pl_value *zeros, pl_value *indices, pl_value *g) {
     const int64_t last = -1;
     pl_value *in[3] = { zeros, pl_g_unsqueeze(c, pl_g_cast(c, indices, PL_I64), &last, 1), g };
@@ -14,7 +14,7 @@ static pl_value *add_rows(pl_grad *c, pl_value *zeros, pl_value *indices, pl_val
     return pl_g_op(c, "ScatterND", in, 3, &add, 1);
 }
 
-/* Below opset 16: dx = one_hot(indices)^T g, with the axis in the middle. */
+/* Before opset 16: dx = one_hot(indices)^T g, with the axis in the middle. */
 static pl_status gather_by_product(pl_grad *c, int axis, int rank) {
     static const int64_t swap[2] = { 1, 0 }, flat[1] = { -1 };
     pl_value *x = c->node->in[0];
@@ -49,7 +49,7 @@ pl_status pl_grad_gather(pl_grad *c) {
         c->dx[0] = add_rows(c, pl_g_zeros_like(c, x), indices, c->dy[0]);
         return c->st;
     }
-    /* The indices' axes of g in front, then what was before them, then the rest. */
+    /* Moves the indices' axes of g to the front, then the axes before them, then the rest. */
     const int rank_g = rank - 1 + rank_i;
     if (rank_g > PL_RANK_MAX) return pl_g_fail(c, "has too many axes");
     for (int d = 0; d < rank_g; d++) {
@@ -106,7 +106,7 @@ pl_status pl_grad_compress(pl_grad *c) {
     return c->st;
 }
 
-/* values = [off, on]: each gets the gradients of the elements that it fills. */
+/* values = [off, on]: each gets the sum of the gradients of its elements. */
 pl_status pl_grad_one_hot(pl_grad *c) {
     pl_value *values = c->node->in[2], *sums[2];
     const int64_t zero = 0;

@@ -1,4 +1,4 @@
-/* Rules that the rows of index.c name and that stand in the files beside it. */
+/* Rules named in the rows of index.c and defined in the files beside it. */
 #ifndef PL_INDEX_RULES_H
 #define PL_INDEX_RULES_H
 

@@ -1,8 +1,8 @@
 /* Pad: all modes by one index map per dim.
  *
- * map[d][i] is where output index i of dim d comes from, or -1 for the constant. Negative pads
- * crop; the other modes then extend what is left, as if it had been sliced first. Trailing dims
- * that are not padded are copied as blocks. */
+ * map[d][i] is the input index of output index i of dim d, or -1 for the constant. Negative pads
+ * crop first; the other modes then extend what is left. Trailing dims without padding are copied as
+ * blocks. */
 #include <string.h>
 
 #include "base/size.h"
@@ -43,7 +43,8 @@ static pl_status padded_dim(const pl_infer *c, int d, pl_dim dim, int64_t begin,
         return pl_infer_fail(c, "pads %lld and %lld on dim %d of %lld elements", (long long)begin,
                              (long long)end, d, (long long)dim.value);
     }
-    /* What is left after cropping; the sums cannot overflow, the terms are not positive. */
+    /* What is left after cropping. The sums cannot overflow: the terms added to the dim are not
+     * positive. */
     const int64_t left = dim.value + pl_i64_max(pl_i64_min(begin, 0), -dim.value) +
                          pl_i64_max(pl_i64_min(end, 0), -dim.value);
     if (mode != PAD_CONSTANT && n > 0 && left <= 0) {
@@ -105,7 +106,7 @@ static int64_t positive_mod(int64_t a, int64_t n) {
     return r < 0 ? r + n : r;
 }
 
-/* Where index i of the extended row of n elements comes from. */
+/* Source of index i of the extended row of n elements. */
 static int64_t source_of(pad_mode mode, int64_t i, int64_t n) {
     if (i >= 0 && i < n) return i;
     switch (mode) {
@@ -122,11 +123,11 @@ static int64_t source_of(pad_mode mode, int64_t i, int64_t n) {
 }
 
 typedef struct job {
-    int rank; /* dims that the maps cover; the last one is walked within a row */
+    int rank; /* dims with maps; the last one is handled within a row */
     int64_t dims[PL_RANK_MAX];
     int64_t strides[PL_RANK_MAX]; /* of the input, in bytes */
     const int64_t *map[PL_RANK_MAX];
-    int64_t run_begin, run_end; /* part of the last dim that is a straight copy */
+    int64_t run_begin, run_end; /* part of the last dim that is a plain copy */
     int64_t block;              /* bytes of one step of the last dim */
     size_t element;
     char constant[16];
@@ -223,7 +224,7 @@ static pl_status make_maps(pl_eval *c, const int64_t *pads, pad_mode mode, job *
         int64_t *map = pl_scratch(c, (size_t)j->dims[d], sizeof(*map));
         if (map == NULL) return pl_eval_memory(c);
         for (int64_t i = 0; i < j->dims[d]; i++) {
-            /* A crop beyond the dim leaves constants only. */
+            /* Cropping more than the dim leaves only constants. */
             const int64_t from =
                 left <= 0 ? -1 : source_of(mode, i - (begin > 0 ? begin : 0), left);
             map[i] = from < 0 ? -1 : from + cropped;

@@ -1,8 +1,8 @@
-/* Operators that write updates into a copy of their data, at places that come as indices.
+/* Operators that write updates into a copy of their data, at given indices.
  *
- * Updates are applied in the order in which they stand, so that of several for one place the last
- * wins, and reductions do not depend on threads. Reductions compute in float (double for F64, 64
- * bits for integers) and are rounded once at the end. */
+ * Updates are applied in order: of several for one element the last wins, and reductions do not
+ * depend on threads. Reductions compute in float (double for F64, 64 bits for integers) and are
+ * rounded once at the end. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ extern const pl_op_def pl_ops_scatter[];
 
 typedef enum reduction { REPLACE = 0, ADD, MULTIPLY, TAKE_MAX, TAKE_MIN } reduction;
 
-/* Block i of the updates goes to data[offsets[i]] and what follows. */
+/* Block i of the updates goes to the elements from data[offsets[i]] on. */
 typedef struct plan {
     const int64_t *offsets;
     int64_t n, block;
@@ -159,7 +159,8 @@ static pl_status elements_eval(pl_eval *c) {
 
 /* ---- ScatterND ---- */
 
-/* updates: the dims of the indices but the last, then those of the data that a tuple leaves. */
+/* updates: the dims of the indices without the last, then the dims of the data that a tuple does
+ * not index. */
 static pl_status nd_check_updates(const pl_infer *c, int r, int q, int width) {
     const int u = pl_infer_rank(c, 2);
     if (u < 0) return PL_OK;
@@ -266,7 +267,7 @@ static pl_status cache_eval(pl_eval *c) {
     for (int64_t r = 0; r < n_rows; r++) {
         int64_t at = 0;
         PL_TRY(cache_start(c, r / per_batch, room, n, circular, &at));
-        const int64_t first = pl_i64_min(n, room - at); /* the rest begins again at 0 */
+        const int64_t first = pl_i64_min(n, room - at); /* the rest wraps to 0 */
         const char *from = (const char *)u->data + (size_t)(r * n) * bytes;
         char *to = (char *)y->data + (size_t)(r * room) * bytes;
         memcpy(to + (size_t)at * bytes, from, (size_t)first * bytes);
@@ -277,7 +278,7 @@ static pl_status cache_eval(pl_eval *c) {
 
 /* ---- error bounds ---- */
 
-/* The operator on other data and updates; x and u are consumed. */
+/* Runs the operator on other data and updates; x and u are consumed. */
 static pl_status on_other(pl_bound *c, pl_tensor *x, pl_tensor *u, pl_tensor **out) {
     pl_tensor *const in[3] = { x, NULL, u };
     const pl_status st =
@@ -299,8 +300,7 @@ static pl_tensor *altered(pl_bound *c, int i, double a, double b, double d, doub
     return out;
 }
 
-/* Sums: as many roundings as there are updates of the element, each of the sum of absolute values.
- */
+/* Sums: one rounding per update of an element, each of the sum of absolute values. */
 static pl_status add_bound(pl_bound *c) {
     pl_tensor *sum = NULL, *count = NULL, *inherited = NULL;
     pl_status st = PL_OK;
@@ -323,7 +323,7 @@ done:
     return st;
 }
 
-/* Products: (|x| + e)(|u| + e)… - |x||u|…, and a rounding for each update. */
+/* Products: (|x| + e)(|u| + e)… - |x||u|…, plus one rounding per update. */
 static pl_status mul_bound(pl_bound *c) {
     pl_tensor *most = NULL;
     const double *y = pl_b_y(c, 0);
@@ -337,7 +337,7 @@ static pl_status mul_bound(pl_bound *c) {
     return st;
 }
 
-/* Replaced, or the largest or smallest: between the answers for both ends. */
+/* Replace, max and min are monotonic: the result lies between those for x - e and x + e. */
 static pl_status pick_bound(pl_bound *c) {
     pl_tensor *low = NULL, *high = NULL;
     const double *y = pl_b_y(c, 0);
@@ -361,7 +361,7 @@ static pl_status scatter_bound(pl_bound *c) {
     if (pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0) return PL_OK;
     if (pl_b_largest(c, 1) > 0) return pl_b_fill(c, 0, HUGE_VAL);
     const bool is_float = pl_dtype_is_float(c->out_native[0]);
-    if (!is_float && !pl_b_any_error(c)) return PL_OK; /* integers wrap, all alike */
+    if (!is_float && !pl_b_any_error(c)) return PL_OK; /* integers wrap identically everywhere */
     if (!is_float) return pl_b_move(c);
     if (op == ADD) return add_bound(c);
     if (op == MULTIPLY) return mul_bound(c);

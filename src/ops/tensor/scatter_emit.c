@@ -4,7 +4,7 @@
 #include "ops/emit.h"
 #include "ops/tensor/scatter_rules.h"
 
-/* TensorScatter-24: the update where its window lies, else the cache. */
+/* TensorScatter-24: the update inside its window, else the cache. */
 pl_status pl_emit_tensor_scatter(pl_emit *c) {
     char expr[200];
     int64_t strides[PL_EMIT_RANK_MAX] = { 0 };

@@ -26,7 +26,7 @@ static pl_value *put(pl_grad *c, const scatter *s, pl_value *x, pl_value *u, con
     return pl_g_op(c, s->put, in, 3, attrs, s->n_axis + (strcmp(how, "none") == 0 ? 0 : 1));
 }
 
-/* GatherElements before opset 11: one-hot rows along the axis pick the elements. */
+/* GatherElements before opset 11: one-hot rows along the axis select the elements. */
 static pl_value *get_by_product(pl_grad *c, int64_t axis, pl_value *x) {
     pl_value *indices = c->node->in[1];
     const int rank = pl_g_rank(c, x);
@@ -55,7 +55,8 @@ static pl_value *get(pl_grad *c, const scatter *s, pl_value *x) {
     return pl_g_op(c, s->get, in, 2, &s->axis, s->n_axis);
 }
 
-/* y = x u u …: for x the product of what it was multiplied with; for u the rest of the product. */
+/* y = x u u …: the gradient of x is multiplied by the product of its updates, that of u by the rest
+ * of the product. */
 static pl_status scatter_mul(pl_grad *c, const scatter *s) {
     pl_value *x = c->node->in[0], *u = c->node->in[2], *y = c->node->out[0];
     if (c->wanted[0]) c->dx[0] = pl_g_mul(c, c->dy[0], put(c, s, ones_like(c, x), u, "mul"));
@@ -63,7 +64,7 @@ static pl_status scatter_mul(pl_grad *c, const scatter *s) {
     return c->st;
 }
 
-/* max, min: shared evenly by those that are equal to the answer, as PyTorch does. */
+/* max, min: elements equal to the result share the gradient evenly, as in PyTorch. */
 static pl_status scatter_pick(pl_grad *c, const scatter *s) {
     pl_value *x = c->node->in[0], *u = c->node->in[2], *y = c->node->out[0];
     need_opset(c, 16);

@@ -1,4 +1,4 @@
-/* Rules that the rows of scatter.c name and that stand in the files beside it. */
+/* Rules named in the rows of scatter.c and defined in the files beside it. */
 #ifndef PL_SCATTER_RULES_H
 #define PL_SCATTER_RULES_H
 

@@ -1,8 +1,8 @@
-/* Operators that change or ask for a shape: Reshape and its kin (views), Shape, Size, Identity,
- * Expand, Tile.
+/* Operators that change or return a shape: Reshape, Squeeze and the like (views), Shape, Size,
+ * Identity, Expand, Tile.
  *
- * Their rules keep symbols: Reshape of [N,C,H,W] by [Shape(x)[0],-1] gives [N,?], and a symbol that
- * stands on both sides is cancelled before -1 is worked out. */
+ * Their rules keep symbols: Reshape of [N,C,H,W] by [Shape(x)[0],-1] gives [N,?], and a symbol on
+ * both sides is cancelled before -1 is computed. */
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/emit.h"
@@ -17,7 +17,7 @@ static pl_status view_eval(pl_eval *c) {
     return pl_out_view(c, 0, 0);
 }
 
-/* Unranked, or of the rank that is left when only the number of axes is known. */
+/* Unranked, or of the given rank when only the number of axes is known. */
 static pl_status set_open(pl_infer *c, pl_dtype dtype, int rank) {
     pl_dim dims[PL_RANK_MAX];
     if (rank < 0 || rank > PL_RANK_MAX) return pl_infer_set_unranked(c, 0, dtype);
@@ -38,7 +38,7 @@ static int input_length(const pl_infer *c, int i) {
 typedef struct target {
     int rank;
     pl_dim dims[PL_RANK_MAX];
-    int open; /* index of -1, or -1 */
+    int open; /* index of the -1; -1 = none */
 } target;
 
 static pl_status target_put(const pl_infer *c, target *t, bool known, pl_dim value) {
@@ -64,7 +64,7 @@ static pl_status target_put(const pl_infer *c, target *t, bool known, pl_dim val
     return PL_OK;
 }
 
-/* Takes symbols that stand on both sides out, by making them 1. */
+/* Cancels symbols that occur on both sides by setting them to 1. */
 static void cancel_symbols(pl_dim *a, int na, pl_dim *b, int nb, int skip) {
     for (int i = 0; i < na; i++) {
         for (int k = 0; k < nb && !pl_dim_known(a[i]); k++) {
@@ -74,7 +74,7 @@ static void cancel_symbols(pl_dim *a, int na, pl_dim *b, int nb, int skip) {
     }
 }
 
-/* The last open dim of n, if any, with how many there are; and the product of the others. */
+/* The last unknown dim and how many there are, and the product of the known dims. */
 static pl_status factor(const pl_infer *c, const pl_dim *dims, int n, int64_t *product,
                         pl_dim *open, int *n_open) {
     pl_dim known[PL_RANK_MAX], all = PL_DIM_UNKNOWN;
@@ -155,7 +155,7 @@ static pl_status flatten_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     if (rank < 0) return set_open(c, pl_infer_dtype_of(c, 0), 2);
     const int64_t axis = pl_attr_int(c->node, "axis");
-    /* A scalar flattens to [1,1] though the default axis, 1, is beyond its rank. */
+    /* A scalar flattens to [1,1] although the default axis, 1, is beyond its rank. */
     if (axis < -rank || axis > pl_i64_max(rank, 1)) {
         return pl_infer_fail(c, "axis is %lld, expected %d to %d", (long long)axis, -rank, rank);
     }
@@ -207,7 +207,7 @@ static pl_status squeeze_infer(pl_infer *c) {
     return pl_content_pass(c, n);
 }
 
-/* How many axes Unsqueeze is given; -1 when not known. */
+/* Number of axes given to Unsqueeze; -1 when not known. */
 static int unsqueeze_count(pl_infer *c) {
     size_t n = 0;
     (void)pl_attr_ints(c->node, "axes", &n);
@@ -226,7 +226,7 @@ static pl_status unsqueeze_infer(pl_infer *c) {
     }
     if (rank < 0 || added < 0) return pl_infer_set_unranked(c, 0, dtype);
     const int n = rank + added;
-    if (n > PL_RANK_MAX) return pl_infer_set(c, 0, dtype, n, NULL); /* which refuses it */
+    if (n > PL_RANK_MAX) return pl_infer_set(c, 0, dtype, n, NULL); /* fails: too many dims */
     pl_axes axes;
     PL_TRY(pl_axes_read(c, "axes", 1, n, true, &axes));
     if (!axes.known) return set_open(c, dtype, n);
@@ -382,7 +382,7 @@ static pl_status tile_infer(pl_infer *c) {
     return pl_infer_set(c, 0, dtype, rank, dims);
 }
 
-/* Tile-1: one axis, its number and the count as tensors of one element. */
+/* Tile-1: one axis; axis and count are tensors of one element. */
 static pl_status tile1_infer(pl_infer *c) {
     const int rank = pl_infer_rank(c, 0);
     const pl_dtype dtype = pl_infer_dtype_of(c, 0);

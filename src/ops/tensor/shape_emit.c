@@ -1,10 +1,10 @@
-/* Emission of operators that change the shape alone, or repeat. */
+/* Emission of operators that only change the shape, or repeat. */
 #include <stdio.h>
 
 #include "ops/emit.h"
 #include "ops/tensor/shape_rules.h"
 
-/* Reshape, Flatten, Squeeze, Unsqueeze: the shape rule knows. */
+/* Reshape, Flatten, Squeeze, Unsqueeze: the shape is known from the shape rule. */
 pl_status pl_emit_same_elements(pl_emit *c) {
     int64_t dims[PL_EMIT_RANK_MAX];
     pl_emit_out_dims(c, 0, dims);

@@ -1,4 +1,4 @@
-/* Gradients of operators that change the shape alone, or repeat. */
+/* Gradients of operators that only change the shape, or repeat. */
 #include "ops/grad.h"
 #include "ops/tensor/shape_rules.h"
 

@@ -1,4 +1,4 @@
-/* Rules that the rows of shape.c name and that stand in the files beside it. */
+/* Rules named in the rows of shape.c and defined in the files beside it. */
 #ifndef PL_SHAPE_RULES_H
 #define PL_SHAPE_RULES_H
 

@@ -8,7 +8,7 @@
 
 /* ---- Slice ---- */
 
-/* What the node says about one axis; a bound that is not known may still be a symbol. */
+/* Start or end of a slice along one axis; an unknown one may still be a symbol. */
 typedef struct bound {
     bool known;
     pl_dim at;
@@ -17,12 +17,13 @@ typedef struct cut {
     bound start, end, step;
 } cut;
 typedef struct cuts {
-    bool any_axis; /* which axes are cut is not known: every dim is open */
+    bool any_axis; /* which axes are sliced is unknown: every dim is unknown */
     bool is_cut[PL_RANK_MAX];
     cut at[PL_RANK_MAX];
 } cuts;
 
-/* numpy's clamping. `dim` is known. Returns the length; *start and *step are safe to follow. */
+/* Clamps as NumPy does. `dim` is known. Returns the length; *start and *step are then safe to
+ * use. */
 static int64_t clamp_cut(int64_t dim, int64_t *start, int64_t end, int64_t *step) {
     int64_t from = *start < 0 ? *start + dim : *start;
     int64_t to = end < 0 ? end + dim : end;
@@ -34,7 +35,7 @@ static int64_t clamp_cut(int64_t dim, int64_t *start, int64_t end, int64_t *step
     } else {
         from = pl_i64_min(pl_i64_max(from, -1), dim - 1);
         to = pl_i64_min(pl_i64_max(to, -1), dim - 1);
-        const uint64_t back = 0 - (uint64_t)*step; /* the minimum has no negative */
+        const uint64_t back = 0 - (uint64_t)*step; /* INT64_MIN cannot be negated */
         n = from > to ? (int64_t)((uint64_t)(from - to - 1) / back) + 1 : 0;
     }
     if (n <= 1) *step = 1;
@@ -129,7 +130,7 @@ static pl_dim cut_dim(pl_dim dim, const cut *at) {
         return pl_dim_of(clamp_cut(dim.value, &start, at->end.at.value, &step));
     }
     if (!whole_step || !from_0 || pl_dim_known(dim)) return PL_DIM_UNKNOWN;
-    /* 0 to "the end", as exporters write it, or to the dim's own symbol. */
+    /* From 0 to "the end", as exporters write it, or to the dim's own symbol. */
     if (at->end.known && at->end.at.value >= INT32_MAX) return dim;
     if (!at->end.known && at->end.at.name != NULL) {
         const pl_dim symbol = { -1, at->end.at.name };
@@ -175,7 +176,7 @@ pl_status pl_slice_infer(pl_infer *c) {
     return all.any_axis ? PL_OK : slice_content(c, &all);
 }
 
-/* Start, end, step of every axis of the real input. The rule has checked the lists. */
+/* Start, end and step for every axis of the real input. The shape rule has checked the lists. */
 typedef struct span {
     int64_t start, end, step;
 } span;

@@ -1,16 +1,16 @@
-/* Gradients of Slice and Pad: each is a mapping of positions along single axes. */
+/* Gradients of Slice and Pad: each maps positions along single axes. */
 #include <string.h>
 
 #include "ops/lib/grad_move.h"
 #include "ops/tensor/transform_rules.h"
 
-/* x along one axis from `first`, n elements, in steps; reversed when step is -1. */
+/* n elements of x along one axis from `first` in steps; reversed when step is -1. */
 static pl_value *stretch(pl_grad *c, pl_value *x, int64_t axis, int64_t first, int64_t n,
                          int64_t step) {
     const int64_t end = step > 0 ? first + n : first - n;
     if (step > 0) return pl_g_slice(c, x, &first, &end, &axis, 1);
     if (c->st != PL_OK) return NULL;
-    if (pl_g_opset(c) < 10) { /* no negative steps */
+    if (pl_g_opset(c) < 10) { /* negative steps need opset 10 */
         int64_t *down = pl_arena_array(c->graph->model->arena, (size_t)n, sizeof(*down));
         if (down == NULL) c->st = pl_fail_memory(c->err, (size_t)n);
         for (int64_t i = 0; down != NULL && i < n; i++)
@@ -35,7 +35,7 @@ static int64_t clamp(int64_t v, int64_t low, int64_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* ONNX Slice-13: negative numbers count from the end, then all is clamped. */
+/* ONNX Slice-13: negative numbers count from the end, then everything is clamped. */
 static cut cut_of(int64_t start, int64_t end, int64_t step, int64_t of) {
     cut k = { .step = step, .of = of };
     if (start < 0) start += of;
@@ -50,9 +50,9 @@ static cut cut_of(int64_t start, int64_t end, int64_t step, int64_t of) {
         end = clamp(end, -1, of - 1);
         k.n = start <= end ? 0 : step < -of ? 1 : (start - end - 1) / -step + 1;
     }
-    if (k.n <= 1) k.step = 1; /* the step may be any number: nothing is spread by it */
+    if (k.n <= 1) k.step = 1; /* with at most one element the step has no effect */
     k.start = start;
-    if (k.n == 1) k.step = 1; /* it may be any number */
+    if (k.n == 1) k.step = 1;
     return k;
 }
 
@@ -76,7 +76,7 @@ static bool is_given(const pl_node *node, uint32_t i, const char *name) {
     return node->n_in > 1 ? i < node->n_in && node->in[i] != NULL : pl_attr_has(node, name);
 }
 
-/* False when something is not known before the run. */
+/* False when an input is not constant. */
 static bool read_slice(const pl_node *node, slice_args *a) {
     size_t n = 0;
     if (!read_list(node, 1, "starts", a->starts, &a->n)) return false;
@@ -90,7 +90,7 @@ static bool read_slice(const pl_node *node, slice_args *a) {
     return !is_given(node, 4, "steps") || (read_list(node, 4, "steps", a->steps, &n) && n == a->n);
 }
 
-/* Every element of g along the axis is followed by step - 1 zeros. */
+/* Inserts step - 1 zeros after each element of g along the axis. */
 static pl_value *spread(pl_grad *c, pl_value *g, int axis, int64_t step) {
     int64_t before[PL_RANK_MAX + 1] = { 0 }, behind[PL_RANK_MAX + 1] = { 0 };
     int64_t dims[PL_RANK_MAX];
@@ -153,7 +153,7 @@ pl_status pl_grad_slice(pl_grad *c) {
 
 typedef enum pad_mode { CONSTANT, REFLECT, EDGE, WRAP } pad_mode;
 
-/* Where element i - before of the padded axis comes from. */
+/* Source of element i - before of the padded axis. */
 static int64_t source(pad_mode mode, int64_t i, int64_t n) {
     if (mode == EDGE) return clamp(i, 0, n - 1);
     if (mode == WRAP) return ((i % n) + n) % n;
@@ -168,12 +168,13 @@ typedef struct fold { /* one axis: elements [base, base + n) of x were extended 
     int64_t whole, base, n, before, total;
 } fold;
 
-/* The run of positions from i on that go up, down or stay: *step, and how many. */
+/* Length of the run of positions from i on that rise, fall or stay the same; *step is 1, -1 or
+ * 0. */
 static int64_t run_of(const fold *f, int64_t i, int64_t *step) {
     const int64_t first = source(f->mode, i - f->before, f->n);
     int64_t k = 1;
     *step = i + 1 < f->total ? source(f->mode, i + 1 - f->before, f->n) - first : 0;
-    if (*step > 1 || *step < -1) *step = 1; /* wraps: a run of one */
+    if (*step > 1 || *step < -1) *step = 1; /* wraps around: a run of one */
     while (i + k < f->total && source(f->mode, i + k - f->before, f->n) == first + k * *step)
         k++;
     return k;
@@ -181,7 +182,7 @@ static int64_t run_of(const fold *f, int64_t i, int64_t *step) {
 
 enum { RUNS_MAX = 4096, TOTAL_MAX = 1 << 30 };
 
-/* g along one axis, folded back: each run is added where it belongs. */
+/* Folds g back along one axis: adds each run to the positions it was copied from. */
 static pl_value *fold_axis(pl_grad *c, pl_value *g, const fold *f) {
     pl_value *sum = NULL;
     const int64_t axis = f->axis;
@@ -208,9 +209,9 @@ typedef struct pad_args {
     int64_t before[PL_RANK_MAX], behind[PL_RANK_MAX];
 } pad_args;
 
-/* False when the pads are not known before the run. */
+/* False when the pads are not constant. */
 static bool read_pads(const pl_node *node, int rank, pad_args *p) {
-    const int64_t most = INT64_MAX / 4; /* their sums and negatives are numbers, too */
+    const int64_t most = INT64_MAX / 4; /* sums and negations must not overflow */
     int64_t pads[2 * PL_RANK_MAX], axes[PL_RANK_MAX];
     size_t n = 0, n_axes = 0;
     memset(p, 0, sizeof(*p));
@@ -237,7 +238,7 @@ static bool read_pads(const pl_node *node, int rank, pad_args *p) {
     return true;
 }
 
-/* The constant is in every element of y that is not of x. */
+/* The constant fills every element of y that is not from x. */
 static void give_constant(pl_grad *c, pl_value *inside) {
     if (c->node->n_in < 3 || c->node->in[2] == NULL || !c->wanted[2]) return;
     pl_value *all = pl_g_reduce(c, "ReduceSum", c->dy[0], NULL, 0, false);
@@ -245,7 +246,7 @@ static void give_constant(pl_grad *c, pl_value *inside) {
     c->dx[2] = pl_g_reshape_like(c, pl_g_sub(c, all, own), c->node->in[2]);
 }
 
-/* Constant mode: the pads taken off again; where elements were cut off, zeros. */
+/* Constant mode: removes the pads; elements that were cropped get zeros. */
 static pl_status pad_constant(pl_grad *c, const pad_args *p, int rank, bool known) {
     pl_value *inside = NULL;
     if (known) {
@@ -285,7 +286,7 @@ pl_status pl_grad_pad(pl_grad *c) {
         if (p.before[d] == 0 && p.behind[d] == 0) continue;
         const int64_t whole = pl_g_dim(c, x, d);
         if (c->st != PL_OK) return c->st;
-        /* Negative pads are cut off first. */
+        /* Negative pads crop first. */
         fold f = { .mode = mode, .axis = d, .rank = rank, .whole = whole };
         f.base = p.before[d] < 0 ? -p.before[d] : 0;
         f.n = whole - f.base + (p.behind[d] < 0 ? p.behind[d] : 0);

@@ -1,7 +1,7 @@
 /* Operators that order elements: TopK and Unique.
  *
- * Numbers are compared through their sort keys (sort_key.h): NaN is above all others and equal to
- * itself, as NumPy sorts. Equal elements keep their order. */
+ * Numbers are compared through their sort keys (sort_key.h): NaN is largest and equal to itself, as
+ * in NumPy. Equal elements keep their order. */
 #include <math.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static pl_status top_k_infer(pl_infer *c) {
     return pl_infer_set(c, 1, PL_I64, rank, dims);
 }
 
-/* The worst entry is on top: keys are such that larger is better. */
+/* A heap with the worst entry on top; keys are such that larger is better. */
 typedef pl_sort_entry entry;
 
 typedef struct top_job {
@@ -103,7 +103,7 @@ static void select_best(const top_job *j, const char *x, entry *heap) {
             }
         }
     }
-    for (int64_t n = j->k - 1; n > 0; n--) { /* the worst go to the end, one by one */
+    for (int64_t n = j->k - 1; n > 0; n--) { /* moves the worst to the end, one by one */
         const entry worst = heap[0];
         heap[0] = heap[n];
         heap[n] = worst;
@@ -128,7 +128,7 @@ static void top_range(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-/* sorted = 0 leaves the order open: it is sorted anyway. */
+/* sorted = 0 leaves the order undefined: sort anyway. */
 static pl_status top_k_eval(pl_eval *c) {
     const pl_tensor *x = pl_in(c, 0);
     pl_tensor *values = pl_out(c, 0), *indices = pl_out(c, 1);
@@ -180,8 +180,8 @@ static pl_status unique_infer(pl_infer *c) {
     return pl_infer_set(c, 3, PL_I64, 1, &open);
 }
 
-/* Items are the elements, or the slices along the axis: element e of item i stands at
- * (e / inner * n + i) * inner + e % inner. */
+/* Items are the elements, or the slices along the axis: element e of item i is at (e / inner * n +
+ * i) * inner + e % inner. */
 typedef struct items {
     const pl_tensor *x;
     int64_t n, inner, width; /* items; stride of the axis; elements of an item */
@@ -230,7 +230,7 @@ static void sort_items(const items *s, int64_t *order, int64_t *spare) {
     if (from != order && s->n > 0) memcpy(order, from, (size_t)s->n * sizeof(*order));
 }
 
-typedef struct groups { /* of equal items */
+typedef struct groups { /* groups of equal items */
     int64_t n;
     int64_t *first, *count; /* by group; first: the lowest item */
     int64_t *group;         /* by item */
@@ -244,7 +244,7 @@ static bool groups_init(pl_eval *c, const items *s, groups *g) {
     return g->first != NULL && g->count != NULL && g->group != NULL;
 }
 
-/* order: the items sorted, equal ones by number. */
+/* order: the items sorted, ties by number. */
 static void find_groups(const items *s, const int64_t *order, groups *g) {
     g->n = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -257,7 +257,7 @@ static void find_groups(const items *s, const int64_t *order, groups *g) {
     }
 }
 
-/* Numbers the groups anew in the order in which they first appear. */
+/* Renumbers the groups in the order of their first appearance. */
 static void order_by_appearance(const items *s, groups *g, int64_t *number, int64_t *counts) {
     int64_t n = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -343,8 +343,8 @@ typedef struct top_slice { /* one slice of the input and its results */
     int64_t n, k, step;
 } top_slice;
 
-/* The k-th largest of perturbed numbers is off by no more than the largest perturbation. An index
- * is uncertain where its value is as close as that to a neighbour in the order. */
+/* The k-th largest value changes by at most the largest error of any element. An index is uncertain
+ * where its value is that close to a neighbour in the order. */
 static void top_bounds(const top_slice *s, double *values, double *indices) {
     double most = 0;
     for (int64_t i = 0; i < s->n; i++)
@@ -352,7 +352,7 @@ static void top_bounds(const top_slice *s, double *values, double *indices) {
     for (int64_t i = 0; values != NULL && i < s->k; i++)
         values[i * s->step] = most;
     if (indices == NULL || s->k == 0 || most == 0) return;
-    /* Was one left out that is as good as the last? */
+    /* Is there an element outside the k that is as good as the last one? */
     const double last = s->values[(s->k - 1) * s->step];
     int64_t n_near = 0, n_near_taken = 0;
     for (int64_t i = 0; i < s->n; i++)
@@ -382,7 +382,7 @@ static pl_status top_k_bound(pl_bound *c) {
     PL_TRY(pl_b_new(c, 1, &indices));
     const double *data = pl_b_x(c, 0), *e = pl_b_e(c, 0), *y = pl_b_y(c, 0);
     if (data == NULL) return pl_fail_memory(c->err, 1);
-    if (y == NULL) { /* indices alone: nothing to measure their neighbours by */
+    if (y == NULL) { /* indices only: no values to compare neighbours by */
         for (int64_t i = 0; indices != NULL && i < shaped->n_elements; i++)
             indices[i] = (double)v.n;
         return PL_OK;
@@ -399,7 +399,7 @@ static pl_status top_k_bound(pl_bound *c) {
     return PL_OK;
 }
 
-/* Elements that are not certain may be equal or not: nothing can be said of the rest. */
+/* Inexact elements may be equal or not, which can change everything else. */
 static pl_status unique_bound(pl_bound *c) {
     for (int i = 0; i < c->n_out && pl_b_any_error(c); i++) {
         const pl_tensor *y = pl_b_out(c, i);
@@ -414,7 +414,7 @@ static pl_status unique_bound(pl_bound *c) {
 
 /* ---- gradient ---- */
 
-/* Back to where they came from. When the node does not give the indices, they are found again. */
+/* Scatters dy back to the selected elements. Without an indices output, TopK runs again. */
 static pl_status top_k_grad(pl_grad *c) {
     const pl_node *node = c->node;
     pl_value *indices = node->n_out > 1 ? node->out[1] : NULL;

@@ -1,5 +1,5 @@
-/* Operators that move elements about without computing: Transpose, Concat, Split, Slice, Pad, ….
- * The loops are in move.c; Slice and CenterCropPad are in slice.c, Pad in pad.c. */
+/* Operators that only move elements: Transpose, Concat, Split, Slice, Pad, …. The loops are in
+ * move.c; Slice and CenterCropPad are in slice.c, Pad in pad.c. */
 #include <string.h>
 
 #include "base/size.h"
@@ -73,7 +73,7 @@ static pl_status concat_merge(const pl_infer *c, int i, int axis, int rank, pl_d
             if (known && !pl_i64_add(dims[d].value, dim.value, &sum)) {
                 return pl_infer_fail(c, "the inputs together have too many elements");
             }
-            /* A symbol beside nothing stays itself. */
+            /* A symbol plus 0 stays a symbol. */
             if (!known && pl_dim_known(dims[d]) && dims[d].value == 0) {
                 dims[d] = dim;
             } else if (known) {
@@ -163,7 +163,7 @@ static pl_status concat_eval(pl_eval *c) {
 
 /* ---- Split ---- */
 
-/* Length of part i of n when nothing says otherwise. Split-18: parts of ceil(dim/n), the last one
+/* Length of part i of n when no lengths are given. Split-18: parts of ceil(dim/n), the last one
  * shorter; before, n must divide the dim. */
 static pl_status equal_part(const pl_infer *c, pl_dim dim, int64_t n, int64_t i, pl_dim *out) {
     *out = PL_DIM_UNKNOWN;
@@ -188,8 +188,8 @@ static pl_status split_count(const pl_infer *c, int64_t *out) {
                          c->n_out);
 }
 
-/* Lengths of the parts as the node gives them: attribute or input; NULL when not given or not
- * known (*given tells which). */
+/* Lengths of the parts from the attribute or input; NULL when not given or unknown (*given tells
+ * which). */
 static pl_status split_lengths(pl_infer *c, pl_dim dim, const int64_t **out, bool *given) {
     size_t n = 0;
     const int64_t *parts = pl_attr_ints(c->node, "split", &n);
@@ -215,7 +215,7 @@ static pl_status split_lengths(pl_infer *c, pl_dim dim, const int64_t **out, boo
     return PL_OK;
 }
 
-/* Split of a shape: each output has its part of the content. */
+/* Split of a shape: each output gets its part of the content. */
 static pl_status split_content(pl_infer *c, int i, pl_dim length, size_t *at) {
     const pl_content *x = c->concrete ? NULL : pl_content_of(c, 0);
     if (x == NULL || x->rank != 1 || !pl_dim_known(length)) return PL_OK;
@@ -333,7 +333,7 @@ static pl_status depth_to_space_eval(pl_eval *c) {
     const int64_t b = pl_attr_int(c->node, "blocksize");
     const bool crd = pl_attr_string_is(c->node, "mode", "CRD");
     const int64_t plane = x->strides[1], channels = y->dims[1];
-    const int64_t deep = crd ? 1 : channels; /* planes from one place in the block to the next */
+    const int64_t deep = crd ? 1 : channels; /* planes between neighbouring positions in a block */
     const pl_move m = { .rank = 6,
                         .dims = { x->dims[0], channels, x->dims[2], b, x->dims[3], b },
                         .from = { x->strides[0], crd ? plane * b * b : plane, x->strides[2],
@@ -425,7 +425,8 @@ typedef struct trilu_job {
 static void trilu_range(void *ctx, int64_t begin, int64_t end) {
     const trilu_job *j = ctx;
     for (int64_t i = begin; i < end; i++) {
-        /* Column of the diagonal; the lower part includes it, the upper part starts with it. */
+        /* Column where the kept part ends or starts; the lower part includes the diagonal, the
+         * upper part starts with it. */
         const int64_t diagonal = i % j->rows + j->k + (j->upper ? 0 : 1);
         const int64_t at = pl_i64_min(pl_i64_max(diagonal, 0), j->columns);
         const size_t split = (size_t)at * j->size, all = (size_t)j->columns * j->size;
@@ -441,7 +442,7 @@ static pl_status trilu_eval(pl_eval *c) {
     pl_tensor *y = pl_out(c, 0);
     if (y->n_elements == 0) return PL_OK;
     const int64_t rows = x->dims[x->rank - 2], columns = x->dims[x->rank - 1];
-    /* Beyond the matrix nothing changes; clamped so that sums with it cannot overflow. */
+    /* Diagonals beyond the matrix change nothing; clamped so that sums cannot overflow. */
     const int64_t k = pl_i64_min(pl_i64_max(pl_in_int(c, 1, 0), -rows - 1), columns + 1);
     trilu_job j = { .x = x->data,
                     .y = y->data,
@@ -470,7 +471,7 @@ static pl_status eye_like_eval(pl_eval *c) {
     const int64_t size = (int64_t)pl_dtype_bytes(y->dtype);
     const double one = 1;
     if (y->n_elements == 0) return PL_OK;
-    const double zero = 0; /* F8E8M0 has none: it becomes the smallest value */
+    const double zero = 0; /* F8E8M0 has no zero: the smallest value */
     char element[16];
     pl_store_f64(y->dtype, &zero, element, 1);
     pl_fill(y->data, element, (size_t)size, (size_t)y->n_elements);
@@ -525,7 +526,7 @@ const pl_op_def pl_ops_transform[] = {
       .samples = PL_SAMPLES(
           { "(float[1,8,2,3] x) => (y) { y = DepthToSpace<blocksize=2>(x) }", NULL, 0 },
           { "(float[1,8,2,3] x) => (y) { y = DepthToSpace<blocksize=2, mode=\"CRD\">(x) }", NULL, 0 }) },
-    /* Experimental until opset 9, as Slice-10 without steps. */
+    /* Experimental until opset 9; like Slice-10 without steps. */
     { .name = "DynamicSlice", .since = 1, .until = 10, SLICE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "starts", PL_T_INDEX, 0 }, { "ends", PL_T_INDEX, 0 },
                      { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }), .emit = pl_emit_slice_rule,

@@ -1,5 +1,5 @@
-/* Emission of operators that move elements by places known at compile time: views of what is there,
- * Concat, and loads where no view serves. */
+/* Emission of operators that move elements to positions known at compile time: views, Concat, and
+ * loads where no view is possible. */
 #include <stdio.h>
 
 #include "ops/emit.h"
@@ -15,8 +15,8 @@ pl_status pl_emit_transpose_rule(pl_emit *c) {
     return pl_emit_out(c, 0, pl_emit_transpose(c, pl_emit_in(c, 0), perm));
 }
 
-/* Starts, axes and steps are attributes until 9, then constant inputs; the size is the shape
- * rule's. */
+/* Starts, axes and steps are attributes before opset 10, then constant inputs; the size comes from
+ * the shape rule. */
 static const char *slice_list(const pl_emit *c, int i, const char *name, int64_t *out, size_t *n) {
     *n = 0;
     if (c->node->def->in[1].name == NULL) {
@@ -51,7 +51,7 @@ pl_status pl_emit_slice_rule(pl_emit *c) {
         if (at > last) at = last;
         starts[axis] = at;
         steps[axis] = by;
-        /* Never out of the tensor, whatever was computed above. */
+        /* Must stay inside the tensor, whatever was computed above. */
         const int64_t end = at + (dims[axis] - 1) * by;
         if (at >= size || end < 0 || end >= size) return pl_emit_decline(c, "unsupported slice");
     }
@@ -88,7 +88,7 @@ pl_status pl_emit_concat_rule(pl_emit *c) {
 
 /* ---- places computed from places ---- */
 
-/* A border of one value: pieces put beside each other, dim by dim. Negative borders crop. */
+/* A border of one value: concatenates pieces, dim by dim. Negative borders crop. */
 static pl_ref constant_border(pl_emit *c, pl_ref x, const int64_t *pads, pl_ref value) {
     int64_t dims[PL_EMIT_RANK_MAX] = { 0 }, starts[PL_EMIT_RANK_MAX] = { 0 };
     pl_dtype dtype;
@@ -118,7 +118,7 @@ static pl_ref constant_border(pl_emit *c, pl_ref x, const int64_t *pads, pl_ref 
     return x;
 }
 
-/* pads[d] and pads[rank + d] of every dim, zero before; false when they are not known. */
+/* pads[d] and pads[rank + d] of every dim, which must be zeroed; false when they are unknown. */
 static bool pads_of(pl_emit *c, int64_t *pads) {
     int64_t axes[PL_EMIT_RANK_MAX];
     size_t n = 0, n_axes = 0;
@@ -143,7 +143,7 @@ static bool pads_of(pl_emit *c, int64_t *pads) {
     return true;
 }
 
-/* Reflected, repeated or taken from the other end. */
+/* A border that reflects, repeats the edge or wraps around. */
 static pl_ref copied_border(pl_emit *c, const int64_t *pads, const int64_t *dims) {
     pl_ref at[PL_EMIT_RANK_MAX];
     const int rank = pl_emit_rank(c, 0);
@@ -187,7 +187,7 @@ pl_status pl_emit_pad(pl_emit *c) {
     return pl_emit_out(c, 0, constant_border(c, pl_emit_in(c, 0), pads, value));
 }
 
-/* CenterCropPad-18: half of the difference before, rounded down; the rest behind. */
+/* CenterCropPad-18: half of the difference before, rounded down, the rest behind. */
 pl_status pl_emit_center_crop_pad(pl_emit *c) {
     int64_t pads[2 * PL_EMIT_RANK_MAX] = { 0 }, dims[PL_EMIT_RANK_MAX] = { 0 };
     const int rank = pl_emit_rank(c, 0);

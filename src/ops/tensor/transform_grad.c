@@ -113,8 +113,8 @@ pl_status pl_grad_depth_to_space(pl_grad *c) {
     return c->st;
 }
 
-/* Back to the size of x: what was cut off is zero, what was added is cut off. Both halve the
- * difference in the same way. */
+/* Back to the size of x: cropped elements get zero, padding is removed. Both directions halve the
+ * difference the same way. */
 pl_status pl_grad_center_crop_pad(pl_grad *c) {
     size_t n = 0;
     const int64_t *axes = pl_attr_ints(c->node, "axes", &n);

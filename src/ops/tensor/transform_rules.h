@@ -1,4 +1,4 @@
-/* Rules that the rows of transform.c name and that stand in the files beside it. */
+/* Rules named in the rows of transform.c and defined in the files beside it. */
 #ifndef PL_TRANSFORM_RULES_H
 #define PL_TRANSFORM_RULES_H
 

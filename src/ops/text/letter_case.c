@@ -1,8 +1,8 @@
 /* Upper and lower case of letters outside ASCII: the simple one-to-one mappings of Unicode 14.
  *
- * The tables were written by a script from the Unicode character database; mappings to several
- * letters (German sharp s to SS) are not simple and stay as they are. The C library's towlower
- * would depend on the locales that happen to be installed. */
+ * The tables were generated from the Unicode character database. Mappings to several letters
+ * (German sharp s to SS) are not simple mappings and are left out. The C library's towlower would
+ * depend on the installed locales. */
 #include "ops/text/letter_case.h"
 
 #include <stddef.h>
@@ -157,7 +157,7 @@ static uint32_t look_up(const case_range *ranges, size_t n, uint32_t letter) {
             high = middle;
         }
     }
-    /* Ranges of step 2 may interleave (upper and lower alternate): look at the neighbours too. */
+    /* Ranges of step 2 may interleave (upper and lower alternate): check the next ranges, too. */
     for (size_t i = low; i < n && i < low + 3; i++) {
         const case_range *r = &ranges[i];
         if (letter < r->first || letter > r->last || (letter - r->first) % r->step != 0) continue;

@@ -1,5 +1,5 @@
-/* Compiling the tree to a small program and running it on all threads of a match at once
- * (Thompson 1968, Pike): one step per letter, each state at most once. */
+/* Compiles the tree to a small program and runs all threads of a match at once (Thompson 1968,
+ * Pike): one step per letter, each state at most once. */
 #include "ops/text/regex.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static pl_status compile_repeat(compiler *c, const regex_node *node) {
     pl_regex *r = c->regex;
     for (int i = 0; i < node->min; i++)
         PL_TRY(compile(c, node->left));
-    if (node->max < 0) { /* split over the body, and back */
+    if (node->max < 0) { /* split over the body and jump back */
         const uint32_t split = r->n;
         PL_TRY(emit(c, (instruction){ .op = OP_SPLIT }));
         PL_TRY(compile(c, node->left));
@@ -60,7 +60,8 @@ static pl_status compile_repeat(compiler *c, const regex_node *node) {
         r->code[split].other = r->n;
         return PL_OK;
     }
-    /* Each optional copy may jump to the end; the jumps are chained until the end is known. */
+    /* Each optional copy may jump to the end; the jumps are linked in a list until the end is
+     * known. */
     const int n = node->max - node->min;
     uint32_t last = UINT32_MAX;
     for (int i = 0; i < n; i++) {
@@ -92,8 +93,8 @@ static pl_status compile_either(compiler *c, const regex_node *node) {
     return PL_OK;
 }
 
-/* Left-leaning chains (long patterns, long alternatives) are unrolled: recursion is only as deep as
- * groups nest. */
+/* Left-leaning chains (long patterns, many alternatives) are unrolled, so recursion is only as deep
+ * as the groups. */
 static pl_status compile_chain(compiler *c, const regex_node *node) {
     size_t n = 0;
     for (const regex_node *i = node; i->kind == REGEX_CONCAT; i = i->left)
@@ -113,7 +114,7 @@ static pl_status compile_choice(compiler *c, const regex_node *node) {
     for (const regex_node *i = node; i->kind == REGEX_EITHER; i = i->left)
         n++;
     if (n == 1) return compile_either(c, node);
-    /* a|b|c as a|(b|(c)): one split and one jump for each but the last. */
+    /* Compiles a|b|c as a|(b|(c)): one split and one jump for each but the last. */
     const regex_node **parts = pl_arena_array(c->arena, n + 1, sizeof(*parts));
     uint32_t *jumps = pl_arena_array(c->arena, n, sizeof(*jumps));
     if (parts == NULL || jumps == NULL) return pl_fail_memory(c->err, sizeof(*parts));
@@ -209,7 +210,7 @@ static bool holds(regex_assertion assertion, const place *p) {
     return false;
 }
 
-/* Adds a state and all that follows without a letter; returns whether a match is among them. */
+/* Adds a state and all states reachable without a letter; returns whether a match is among them. */
 static bool add(pl_regex *r, uint32_t state, const place *p, uint32_t *set, uint32_t *n) {
     bool matched = false;
     uint32_t top = 0;
@@ -232,7 +233,7 @@ static bool add(pl_regex *r, uint32_t state, const place *p, uint32_t *set, uint
 
 static void next_step(pl_regex *r) {
     if (++r->step != 0) return;
-    memset(r->seen, 0, r->n * sizeof(*r->seen)); /* the counter has come round */
+    memset(r->seen, 0, r->n * sizeof(*r->seen)); /* the step counter has wrapped */
     r->step = 1;
 }
 

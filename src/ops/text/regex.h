@@ -1,10 +1,13 @@
 /* Regular expressions in RE2 syntax, matched in linear time (a set of states per letter, no
- * backtracking). Only the question of RegexFullMatch: does the whole string match?
+ * backtracking). Answers only what RegexFullMatch needs: does the whole string match?
  *
  * Understood: literals, . [classes] with ranges, [:posix:] names and escapes, \d \w \s \D \W \S,
  * groups (also named and non-capturing), | * + ? {n,m} and their lazy forms, ^ $ \A \z \b \B,
  * flags (?ims-U), \Q..\E, octal, \xHH and \x{H..}. Not: \pN classes and \C; they are
- * PL_E_UNSUPPORTED. */
+ * PL_E_UNSUPPORTED.
+ *
+ * Written by hand because the pattern is untrusted: RE2 itself is C++ with an ABI that changes, and
+ * PCRE2 and the C library have no linear bound and another syntax. */
 #ifndef PL_REGEX_H
 #define PL_REGEX_H
 
@@ -16,10 +19,10 @@
 
 typedef struct pl_regex pl_regex;
 
-/* Lives in the arena, as does what matching needs. */
+/* Allocated in the arena, with the memory for matching. */
 pl_status pl_regex_compile(pl_arena *arena, const char *pattern, size_t n, pl_regex **out,
                            pl_err *err);
-/* Not for two threads at once. */
+/* Not thread-safe: matching writes to the regex. */
 bool pl_regex_full_match(pl_regex *regex, const char *s, size_t n);
 
 #endif

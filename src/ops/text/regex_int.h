@@ -1,4 +1,4 @@
-/* Inside the regex files only: the tree that parsing makes and matching compiles. */
+/* Private to the regex files: the syntax tree. */
 #ifndef PL_REGEX_INT_H
 #define PL_REGEX_INT_H
 
@@ -8,7 +8,7 @@
 #include "ops/text/regex.h"
 
 enum {
-    REGEX_REPEAT_MAX = 1000,   /* as RE2 */
+    REGEX_REPEAT_MAX = 1000,   /* as in RE2 */
     REGEX_DEPTH_MAX = 500,     /* nesting of groups */
     REGEX_PROGRAM_MAX = 200000 /* instructions */
 };
@@ -20,7 +20,7 @@ typedef struct regex_range {
 typedef struct regex_class {
     regex_range *ranges;
     size_t n, capacity;
-    bool negated, fold; /* fold: letter case does not matter */
+    bool negated, fold; /* fold: ignore letter case */
 } regex_class;
 
 typedef enum regex_kind {

@@ -1,5 +1,5 @@
-/* Parsing RE2 syntax into a tree. Concatenations lean to the left, so that a long pattern nests
- * only as deep as its groups do. */
+/* Parses RE2 syntax into a tree. Concatenations lean to the left, so a long pattern nests only as
+ * deep as its groups. */
 #include <string.h>
 
 #include "base/array.h"
@@ -9,7 +9,7 @@ typedef struct parser {
     pl_arena *arena;
     const char *start, *at, *end;
     bool fold, dot_all, multi_line; /* flags i, s, m */
-    bool quoting;                   /* between \Q and \E: letters as they stand */
+    bool quoting;                   /* between \Q and \E: letters are literal */
     int depth;
     pl_err *err;
 } parser;
@@ -52,7 +52,7 @@ static pl_status new_node(const parser *p, regex_kind kind, regex_node *left, re
     return PL_OK;
 }
 
-/* Left then right. What matches only the empty string is dropped, so that every node emits. */
+/* Left then right. Drops nodes that match only the empty string, so that every node emits code. */
 static pl_status concat(const parser *p, regex_node *left, regex_node *right, regex_node **out) {
     *out = left->kind == REGEX_EMPTY ? right : left;
     if (left->kind == REGEX_EMPTY || right->kind == REGEX_EMPTY) return PL_OK;
@@ -69,7 +69,7 @@ static pl_status add_range(const parser *p, regex_class *c, uint32_t first, uint
 
 typedef struct named_class {
     const char *name, *pairs; /* ranges of ASCII letters, in ascending order */
-    bool nul;                 /* NUL is one of them, too */
+    bool nul;                 /* includes NUL */
 } named_class;
 
 static const named_class perl_classes[] = { { "d", "09", false },
@@ -92,7 +92,7 @@ static const named_class posix_classes[] = { { "alnum", "09AZaz", false },
                                              { "xdigit", "09AFaf", false },
                                              { NULL, NULL, false } };
 
-/* The class, or with `negated` everything else. */
+/* Adds the class, or with `negated` its complement. */
 static pl_status add_named(const parser *p, regex_class *c, const named_class *n, bool negated) {
     uint32_t from = n->nul ? 1 : 0;
     if (n->nul && !negated) PL_TRY(add_range(p, c, 0, 0));
@@ -105,7 +105,7 @@ static pl_status add_named(const parser *p, regex_class *c, const named_class *n
     return negated ? add_range(p, c, from, 0x10FFFF) : PL_OK;
 }
 
-/* \d and its kin; *found tells whether there was one. */
+/* \d, \w, \s and their negations; *found tells whether there was one. */
 static pl_status perl_class(parser *p, regex_class *c, bool *found) {
     *found = false;
     if (p->end - p->at < 2 || p->at[0] != '\\') return PL_OK;
@@ -171,7 +171,7 @@ static pl_status octal_escape(parser *p, uint32_t *out) {
     return PL_OK;
 }
 
-/* After the backslash: one letter. */
+/* The letter after a backslash. */
 static pl_status escaped_letter(parser *p, uint32_t *out) {
     static const char names[] = "afnrtv", values[] = "\a\f\n\r\t\v";
     if (p->at == p->end) return bad(p, "a backslash at the end");
@@ -181,7 +181,7 @@ static pl_status escaped_letter(parser *p, uint32_t *out) {
         p->at++;
         return hex_escape(p, out);
     }
-    /* RE2: \1 to \7 need a second octal digit, since back references do not exist. */
+    /* RE2: \1 to \7 need a second octal digit, since there are no back references. */
     const bool two = p->end - p->at > 1 && p->at[1] >= '0' && p->at[1] <= '7';
     if (c == '0' || (c >= '1' && c <= '7' && two)) return octal_escape(p, out);
     if (c != '\0' && known != NULL) {
@@ -268,7 +268,7 @@ static pl_status escape(parser *p, regex_node **out) {
     PL_TRY(new_class(p, &c));
     PL_TRY(perl_class(p, c, &found));
     if (found) return class_node(p, c, out);
-    p->at++; /* the backslash */
+    p->at++; /* skips the backslash */
     if (take(p, "A")) return assert_node(p, REGEX_TEXT_BEGIN, out);
     if (take(p, "z")) return assert_node(p, REGEX_TEXT_END, out);
     if (take(p, "b")) return assert_node(p, REGEX_WORD, out);
@@ -285,7 +285,7 @@ static pl_status escape(parser *p, regex_node **out) {
 static pl_status dot(const parser *p, regex_node **out) {
     regex_class *c = NULL;
     PL_TRY(new_class(p, &c));
-    c->negated = true; /* everything but nothing, or but the newline */
+    c->negated = true; /* everything, or everything but newline */
     if (!p->dot_all) PL_TRY(add_range(p, c, '\n', '\n'));
     return class_node(p, c, out);
 }
@@ -300,7 +300,7 @@ static pl_status flags(parser *p, bool *open) {
         case 'i': p->fold = value; break;
         case 's': p->dot_all = value; break;
         case 'm': p->multi_line = value; break;
-        case 'U': break; /* who wins does not matter for a full match */
+        case 'U': break; /* greediness does not matter for a full match */
         case '-':
             if (!value) return bad(p, "bad flags");
             value = false;

@@ -21,7 +21,7 @@ static const pl_string *strings_of(const pl_tensor *t) {
 
 typedef enum letter_change { KEEP_CASE, TO_LOWER, TO_UPPER } letter_change;
 
-/* Invalid bytes stay as they are. */
+/* Invalid bytes stay unchanged. */
 static void change_case(pl_buf *buf, pl_string s, letter_change change) {
     pl_buf_reset(buf);
     for (size_t at = 0; at < s.n_bytes;) {
@@ -54,7 +54,7 @@ static pl_status normalizer_infer(pl_infer *c) {
     return pl_infer_set(c, 0, PL_STRING, rank, dims);
 }
 
-/* The set of stop words; in lower case when case does not matter. Keys live in scratch. */
+/* The set of stop words, lower-cased when case does not matter. Keys are in scratch. */
 static pl_status stop_words(pl_eval *c, bool fold, pl_buf *buf, pl_strmap *set) {
     size_t n = 0;
     const pl_string *words = pl_attr_strings(c->node, "stopwords", &n);
@@ -81,7 +81,7 @@ static pl_status normalizer_change(const pl_eval *c, letter_change *out) {
 
 static pl_status normalizer_write(pl_eval *c, const pl_tensor *x, const bool *kept, int64_t n_kept,
                                   letter_change change, pl_buf *buf) {
-    /* When all is dropped, one empty string is left. */
+    /* If everything is dropped, one empty string remains. */
     const int64_t n = n_kept == 0 ? 1 : n_kept, dims[2] = { x->rank == 1 ? n : 1, n };
     pl_tensor *y = NULL;
     PL_TRY(pl_out_new(c, 0, PL_STRING, x->rank, dims, &y));
@@ -168,7 +168,7 @@ static pl_status split_infer(pl_infer *c) {
 
 typedef struct splitter {
     pl_string delimiter; /* empty: runs of white space */
-    int64_t max;         /* splits at most; INT64_MAX = any number */
+    int64_t max;         /* maximum number of splits; INT64_MAX = unlimited */
 } splitter;
 
 static size_t skip_space(pl_string s, size_t at, bool space) {
@@ -181,7 +181,7 @@ static size_t skip_space(pl_string s, size_t at, bool space) {
     return at;
 }
 
-/* End of the text without the white space behind it. */
+/* End of the text without trailing white space. */
 static size_t trim_space(pl_string s, size_t from) {
     size_t end = from;
     for (size_t at = from; at < s.n_bytes;) {
@@ -191,8 +191,8 @@ static size_t trim_space(pl_string s, size_t from) {
     return end;
 }
 
-/* The next part from *at on; false when there is none. `made` parts exist already. The part after
- * the last allowed split is the whole rest. */
+/* The next part from *at on; false when there is none. `made` parts were returned before. After the
+ * last allowed split the part is the whole rest. */
 static bool next_part(const splitter *p, pl_string s, size_t *at, int64_t made, pl_string *out) {
     if (p->delimiter.n_bytes == 0) {
         const size_t begin = skip_space(s, *at, true);
@@ -202,7 +202,7 @@ static bool next_part(const splitter *p, pl_string s, size_t *at, int64_t made, 
         *at = made >= p->max ? s.n_bytes : end;
         return true;
     }
-    if (*at > s.n_bytes) return false; /* the last part has been given */
+    if (*at > s.n_bytes) return false; /* the last part was returned */
     const char *from = s.n_bytes == 0 ? "" : s.data + *at;
     const size_t rest = s.n_bytes - *at;
     const char *hit = made >= p->max || rest == 0
@@ -285,7 +285,7 @@ typedef struct tfidf {
     size_t n_counts, n_indexes, n_pool;
     int64_t min, max, skips, width;
     pl_strmap tokens; /* pool item -> token number + 1 */
-    pl_strmap grams;  /* numbers of its tokens -> position in the pool's list of grams + 1 */
+    pl_strmap grams;  /* its token numbers -> position in the pool's list of grams + 1 */
 } tfidf;
 
 static const char *tfidf_attrs(const pl_node *node, tfidf *t) {
@@ -329,7 +329,7 @@ static pl_status tfidf_infer(pl_infer *c) {
     return pl_infer_set(c, 0, dtype, rank == 2 ? 2 : 1, dims);
 }
 
-/* Bytes by which the map knows a token. */
+/* Key of a token in the map. */
 static pl_string pool_key(const tfidf *t, size_t i) {
     if (t->strings != NULL) return t->strings[i];
     return (pl_string){ (const char *)&t->ints[i], sizeof(t->ints[i]) };
@@ -402,7 +402,7 @@ static void tfidf_count_at(const tfidf *t, const uint32_t *row, int64_t n, int64
     }
 }
 
-/* Single tokens are the same at every distance and are counted at the first only. */
+/* Single tokens do not depend on the distance and are counted only for the first one. */
 static void tfidf_count(const tfidf *t, const uint32_t *row, int64_t n, uint32_t *gram,
                         double *out) {
     int64_t min = t->min;

@@ -1,8 +1,8 @@
 /* Losses: NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss.
  *
- * Both see scores (N, C, inner) and one class number for each (n, inner). The loss of an element is
- * -log_prob[class] * weight[class]; elements of class ignore_index count nothing. The mean divides
- * by the sum of weights used (NaN when there is none). Sums are taken in double. */
+ * Both take scores (N, C, inner) and one class for each (n, inner). The loss of an element is
+ * -log_prob[class] * weight[class]; elements of class ignore_index do not count. The mean divides
+ * by the sum of the used weights (NaN when there are none). Sums are in double. */
 #include <math.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ typedef struct loss_job {
     bool is_f64, has_ignored;
     int64_t ignored;
     double sum, weights;
-    bool naive; /* both in one float */
+    bool naive; /* both sums in float */
 } loss_job;
 
 static pl_status element_loss(const pl_eval *c, loss_job *j, int64_t i, double *loss) {
@@ -114,7 +114,7 @@ static pl_status setup(pl_eval *c, loss_job *j) {
     if (pl_has(c, 2) && j->weight == NULL) return pl_eval_memory(c);
     j->log_prob = pl_in_floats(c, 0, j->is_f64);
     if (x->n_elements > 0) j->view = pl_axis_view_of(x, 1, 2);
-    if (x->n_elements == 0) j->view.n = 0; /* whatever classes there are, none is in range */
+    if (x->n_elements == 0) j->view.n = 0; /* every class is out of range */
     return j->log_prob == NULL ? pl_eval_memory(c) : PL_OK;
 }
 
@@ -140,10 +140,10 @@ static pl_status cross_entropy_eval(pl_eval *c) {
 
 /* ---- error bounds ---- */
 
-/* One element: -p w, both with errors; nothing where the class is ignored. */
+/* One element -p w with the errors of both; zeros where the class is ignored. */
 typedef struct loss_error {
     double loss, error, weight, weight_error;
-    double square; /* of error, of a sum: they add like noise in a mean */
+    double square; /* sum of squared errors: in a mean they add in quadrature */
 } loss_error;
 
 static loss_error element_error(pl_bound *c, const double *p, const double *e, int64_t at,
@@ -158,7 +158,8 @@ static loss_error element_error(pl_bound *c, const double *p, const double *e, i
     return r;
 }
 
-/* From log-probabilities p with errors e: sums are chains, the mean divides by a sum. */
+/* From log-probabilities p with errors e. A sum is a chain of additions; the mean divides by
+ * another sum. */
 static pl_status put_bounds(pl_bound *c, const double *p, const double *e, double *out) {
     const pl_tensor *x = pl_b_in(c, 0), *target = pl_b_in(c, 1);
     const bool ignores = pl_attr_has(c->node, "ignore_index");
@@ -232,9 +233,9 @@ static pl_value *class_numbers(pl_grad *c, pl_value *x, int rank) {
 
 typedef struct loss_values {
     int rank;
-    pl_value *picked; /* bool, (N, C, …): the class that counts */
-    pl_value *weight; /* its weight there, 0 elsewhere */
-    pl_value *g;      /* what comes in for each element, to be multiplied by -weight */
+    pl_value *picked; /* bool, (N, C, …): true at the target class */
+    pl_value *weight; /* its weight there, else 0 */
+    pl_value *g;      /* incoming gradient of each element, to be multiplied by -weight */
 } loss_values;
 
 static pl_status loss_setup(pl_grad *c, loss_values *v) {
@@ -268,7 +269,7 @@ static pl_status loss_setup(pl_grad *c, loss_values *v) {
     return c->st;
 }
 
-/* d/dw of -p w, and of the mean's divisor. */
+/* d/dw of -p w, and of the divisor of the mean. */
 static pl_status give_weight(pl_grad *c, const loss_values *v, pl_value *log_prob) {
     int64_t axes[PL_RANK_MAX];
     size_t n = 0;

@@ -6,7 +6,7 @@
 
 /* ---- losses ---- */
 
-/* -log_prob[class] * weight[class] for every target; nothing where the class is ignored. */
+/* -log_prob[class] * weight[class] for every target; 0 where the class is ignored. */
 static pl_status losses(pl_emit *c, pl_ref log_prob) {
     char expr[200];
     int64_t dims[PL_EMIT_RANK_MAX], inner = 1;

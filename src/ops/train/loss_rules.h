@@ -1,4 +1,4 @@
-/* Rules that the rows of loss.c name and that stand in the files beside it. */
+/* Rules named in the rows of loss.c and defined in the files beside it. */
 #ifndef PL_LOSS_RULES_H
 #define PL_LOSS_RULES_H
 

@@ -1,8 +1,8 @@
 /* Optimizer steps of ai.onnx.preview.training: Adagrad, Adam, Momentum.
  *
- * Inputs are R, T and then, for n tensors at once, n of each kind: X_1..X_n, G_1..G_n, and states
- * likewise; outputs are the new X and the new states in the same order. Gradient waits for the
- * backward pass and has no row. */
+ * Inputs are R, T and then, for n tensors at once, n of each kind: X_1..X_n, G_1..G_n, and the
+ * states; outputs are the new X and the new states in the same order. The operator Gradient is
+ * expanded by the backward pass and has no row. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 extern const pl_op_def pl_ops_optimizer[];
 
-/* Kinds of tensors after R and T: X and G and the states. */
+/* Kinds of tensors after R and T: X, G and the states. */
 static int n_kinds(const pl_node *node) {
     return strcmp(node->op, "Adam") == 0 ? 4 : 3;
 }
@@ -31,12 +31,12 @@ static pl_status optimizer_infer(pl_infer *c) {
         if (c->in[i] == NULL) return pl_infer_fail(c, "input %d is missing", i);
         PL_TRY(pl_infer_merge(c, x, c->in[i], &type)); /* one dtype and shape for each tensor */
     }
-    for (int i = 0; i < c->n_out; i++) /* X as it is, then the states: the gradients are skipped */
+    for (int i = 0; i < c->n_out; i++) /* X, then the states; gradients are not outputs */
         PL_TRY(pl_infer_set_like(c, i, i < n ? 2 + i : 2 + i + n));
     return PL_OK;
 }
 
-/* One element: in x, g, v (momentum or mean), h (squares); out in the same positions. */
+/* One element: x, g, v (momentum or mean), h (squares), updated in place. */
 typedef struct element {
     double x, g, v, h;
 } element;
@@ -48,7 +48,7 @@ typedef void (*step_fn)(const step *s, element *e);
 
 static void adagrad_step(const step *s, element *e) {
     const double g = s->norm * e->x + e->g;
-    e->v += g * g; /* the only state stands in v */
+    e->v += g * g; /* the only state is in v */
     e->x -= s->rate * g / (sqrt(e->v) + s->epsilon);
 }
 
@@ -112,7 +112,7 @@ static void momentum_setup(const pl_node *node, double count, step *s) {
     s->alpha = pl_attr_float(node, "alpha");
     s->norm = pl_attr_float(node, "norm_coefficient");
     s->nesterov = pl_attr_string_is(node, "mode", "nesterov");
-    s->beta = count > 0 ? pl_attr_float(node, "beta") : 1; /* the first gradient counts in full */
+    s->beta = count > 0 ? pl_attr_float(node, "beta") : 1; /* the first gradient counts fully */
 }
 
 typedef void (*setup_fn)(const pl_node *node, double count, step *s);
@@ -181,7 +181,7 @@ static void momentum_error(const step *s, double u, pl_num rate, element_error *
     e->x = pl_num_sub(u, e->x, pl_num_mul(u, rate, by));
 }
 
-/* The factors of the rate: powers of beta near 1 lose what 1 - beta^T cancels. */
+/* Error of the learning rate: 1 - beta^T cancels when beta^T is near 1. */
 static pl_num rate_of(const pl_bound *c, const step *s, double count) {
     const double *e = pl_b_e(c, 0);
     const double given = fabs(pl_tensor_get_f64(pl_b_in(c, 0), 0));
@@ -238,7 +238,7 @@ static pl_status momentum_bound(pl_bound *c) {
                    { "inputs", T_STEP, PL_PORT_VARIADIC }),                                        \
     .out = PL_PORTS({ "outputs", T_STEP, PL_PORT_VARIADIC })
 
-/* A step is what gradients are for; it has none of its own. */
+/* Optimizer steps have no gradient. */
 /* clang-format off */
 const pl_op_def pl_ops_optimizer[] = {
     { .name = "Adagrad", TRAINING, IN_OUT,

@@ -1,10 +1,10 @@
-/* Emission of the steps of optimizers, computed in double as in their kernels. */
+/* Emission of optimizer steps, computed in double as in their kernels. */
 #include <stdio.h>
 
 #include "ops/emit.h"
 #include "ops/train/optimizer_rules.h"
 
-/* What a step sees: R and T, then n of each kind; outputs X and the states. */
+/* Inputs of a step: R and T, then n of each kind; outputs X and the states. */
 typedef struct step {
     pl_ref rate, count, x, g, v, h;
 } step;

@@ -1,4 +1,4 @@
-/* Rules that the rows of optimizer.c name and that stand in the files beside it. */
+/* Rules named in the rows of optimizer.c and defined in the files beside it. */
 #ifndef PL_OPTIMIZER_RULES_H
 #define PL_OPTIMIZER_RULES_H
 

@@ -2,7 +2,7 @@
  *
  * metadata.json has "inputs", "outputs" and "intermediates": name -> { data_file, shape,
  * torch_dtype, node_target, … }, and sometimes "mappings", which is kept as text. npy has no
- * bfloat16, so that those were written as float32; torch_dtype says what they were.
+ * bfloat16, so those are written as float32; torch_dtype gives the original type.
  * (coreai_torch/debugging/torch_utils.py) */
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static pl_status add_item(pl_recording *rec, const pl_json_value *item, unsigned
     if (file == NULL || file->kind != PL_JSON_STRING || strlen(file->string) != file->n_string)
         return pl_fail(err, PL_E_FORMAT, "'data_file' is missing or not a string");
     int fd = -1;
-    PL_TRY(pl_dir_open_file(rec->internal->dir, file->string, &fd, err)); /* there, and inside */
+    PL_TRY(pl_dir_open_file(rec->internal->dir, file->string, &fd, err)); /* inside? */
     close(fd);
     pl_record_source *source = pl_recording_source(rec, PL_SOURCE_FILE);
     if (source != NULL) source->path = pl_arena_strdup(rec->internal->arena, file->string);
@@ -196,7 +196,7 @@ static bool is_raw(const char *name) {
     return pl_path_has_suffix(name, ".bin") || pl_path_has_suffix(name, ".raw");
 }
 
-/* Shapes are known before anything is read: pairing goes by them. */
+/* Reads shapes before any data: pairing needs them. */
 static pl_status npy_head(pl_record *r, pl_file_map *map) {
     pl_tensor *t = NULL;
     const pl_bytes bytes = { map->data, map->n_bytes };
@@ -211,7 +211,7 @@ static pl_status npy_head(pl_record *r, pl_file_map *map) {
     return PL_OK;
 }
 
-/* Nothing but elements: float32 in one row, until a model says otherwise. */
+/* Raw elements: float32 in one dim, until a model says otherwise. */
 static pl_status raw_head(pl_record *r, const pl_file_map *map) {
     const bool floats = map->n_bytes % 4 == 0;
     r->has_shape = true;

@@ -32,7 +32,7 @@ static void expand_row(const uint8_t *row, int64_t n_vocab, float *to) {
         to[i] = scale * (float)pl_le16(row + 8 + 2 * i) + least;
 }
 
-/* The sizes that the header claims must be those of the file. */
+/* The sizes in the header must match the file. */
 static pl_status check_sizes(const pl_file_map *map, const int64_t *n, size_t *row_bytes,
                              size_t *n_rows, size_t *token_bytes, pl_err *err) {
     size_t all = 0, rows_bytes = 0;

@@ -1,5 +1,5 @@
 /* A folder of MindStudio's msprobe (task "tensor"): dump.json names every API or module call in the
- * order of the run, and the file of each tensor that it got and gave, .pt or .npy, in
+ * order of the run, and the file of each of its input and output tensors, .pt or .npy, in
  * dump_tensor_data/. A value is the name of its file, "Functional.linear.0.forward.output.0"; those
  * of several ranks lie in folders rank0, rank1, … (import_ranks.c). */
 #include <string.h>
@@ -25,7 +25,7 @@ static pl_status add_file(pl_recording *rec, const pl_json_value *name, pl_err *
     return pl_import_nested_record(rec, key, nested, &nested->records[0], err);
 }
 
-/* Tensors stand in nested lists and objects; the reader of JSON limits their depth. */
+/* Tensors are in nested lists and objects; the JSON reader limits their depth. */
 static pl_status add_below(pl_recording *rec, const pl_json_value *v, pl_err *err) {
     if (v->kind != PL_JSON_OBJECT && v->kind != PL_JSON_ARRAY) return PL_OK;
     const pl_json_value *name = v->kind == PL_JSON_OBJECT ? pl_json_find(v, "data_name") : NULL;

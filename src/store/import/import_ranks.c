@@ -1,6 +1,6 @@
 /* A folder with one recording for each rank of a tensor- or pipeline-parallel run: files or folders
  * whose names have "rank" and a number ("rank0.safetensors", "tp_rank_1.pt", "rank-2/"). The values
- * of rank 3 are "rank3/NAME"; what they form together, a map says (docs/formats/map.md). */
+ * of rank 3 are "rank3/NAME"; a map says how they combine (docs/formats/map.md). */
 #include <ctype.h>
 #include <string.h>
 

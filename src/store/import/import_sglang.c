@@ -4,7 +4,7 @@
  * older versions the tensor itself.
  *
  * A value is "rank0/layer_id=3/NAME": the rank where there are several, then the caller's own tags,
- * then the name. What comes again in a later step gets #1, #2, …, in the order of steps. */
+ * then the name. Repeated values get #1, #2, …, in the order of steps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #include "store/recording_int.h"
 
 typedef struct dumped {
-    const char *file, *name, *tags; /* tags: the caller's, each with a slash behind it */
+    const char *file, *name, *tags; /* tags: the caller's, each followed by a slash */
     long step, rank, index;
 } dumped;
 

@@ -33,7 +33,7 @@ static size_t left(const cursor *c) {
 
 static const struct {
     const char *name;
-    size_t n_bytes; /* 0: not of one size */
+    size_t n_bytes; /* 0: variable */
 } kinds[PL_GGUF_KINDS] = {
     [PL_GGUF_U8] = { "uint8", 1 },   [PL_GGUF_I8] = { "int8", 1 },
     [PL_GGUF_U16] = { "uint16", 2 }, [PL_GGUF_I16] = { "int16", 2 },
@@ -187,7 +187,7 @@ static pl_status read_shape(cursor *c, pl_gguf_entry *e, pl_err *err) {
                            : pl_fail(err, PL_E_UNSUPPORTED, "unknown type %" PRIu32, number);
 }
 
-/* The writer puts each tensor behind the last, padded to the alignment. */
+/* The writer puts tensors one after another, padded to the alignment. */
 static pl_status place(pl_gguf_entry *e, uint64_t offset, size_t alignment, size_t *end,
                        pl_err *err) {
     char text[200];
@@ -204,7 +204,7 @@ static pl_status place(pl_gguf_entry *e, uint64_t offset, size_t alignment, size
     if (offset != *end)
         return pl_fail(err, PL_E_FORMAT, "its data begin at %" PRIu64 ", expected %zu", offset,
                        *end);
-    e->offset = *end; /* from the beginning of the data, until that is known */
+    e->offset = *end; /* relative to the start of the data until that is known */
     size_t padded;
     if (!pl_size_add(*end, e->n_bytes, &padded) || !pl_size_add(padded, alignment - 1, &padded))
         return pl_fail(err, PL_E_LIMIT, "the tensors are too large");
@@ -275,8 +275,8 @@ static pl_status read_file(pl_gguf *file, pl_err *err) {
     PL_TRY(check_version(file, version, err));
     PL_TRY(take64(&c, "the header", &n_entries, err));
     PL_TRY(take64(&c, "the header", &n_metadata, err));
-    /* The shortest pair has 13 bytes and the shortest tensor 24: a count that the file cannot hold
-     * allocates nothing. */
+    /* The shortest pair has 13 bytes and the shortest tensor 24: reject counts that the file cannot
+     * hold before allocating. */
     if (n_metadata > left(&c) / 13 || n_entries > left(&c) / 24)
         return pl_fail(err, PL_E_FORMAT,
                        "%" PRIu64 " tensors and %" PRIu64 " values do not fit into %zu bytes",

@@ -1,10 +1,10 @@
 /* GGUF files (llama.cpp): metadata and named tensors, whose elements may lie in quantised blocks.
  *
- * Versions 2 and 3, little-endian. The reader takes nothing on trust: counts, lengths, types, that
- * rows are whole blocks, and that the tensors lie one behind the other as the writer puts them.
- * Plain types (F32, BF16, I8, …) are used in place from the mapped file; blocks are expanded to
- * float when they are read, with the same operations in the same order as llama.cpp, so that the
- * bits are the same. Not thread-safe while opening; reading tensors is. */
+ * Versions 2 and 3, little-endian. The reader checks everything: counts, lengths, types, that rows
+ * are whole blocks, and that tensors follow one another as the writer puts them. Plain types (F32,
+ * BF16, I8, …) are used in place from the mapped file; blocks are expanded to float when they are
+ * read, with the same operations in the same order as llama.cpp, so that the bits are the same. Not
+ * thread-safe while opening; reading tensors is. */
 #ifndef PL_GGUF_H
 #define PL_GGUF_H
 
@@ -56,7 +56,7 @@ typedef struct pl_gguf_pair {
     pl_gguf_kind kind; /* of the value, or of the items of an array */
     bool is_array;
     uint64_t n_items; /* 1 when it is not an array */
-    pl_bytes bytes;   /* the value or the items, as they lie in the file */
+    pl_bytes bytes;   /* the value or the items, as in the file */
 } pl_gguf_pair;
 
 typedef struct pl_gguf {
@@ -72,7 +72,7 @@ bool pl_gguf_sniff(const void *data, size_t n_bytes);
 /* Keeps a reference to the map. */
 pl_status pl_gguf_open(pl_file_map *map, pl_gguf **out, pl_err *err);
 void pl_gguf_close(pl_gguf *file); /* tensors read stay valid; NULL is fine */
-/* PL_E_UNSUPPORTED, with its name, for a type of block that plumb cannot expand. */
+/* PL_E_UNSUPPORTED, with its name, for a block type that plumb cannot expand. */
 pl_status pl_gguf_read(const pl_gguf *file, const pl_gguf_entry *entry, pl_tensor **out,
                        pl_err *err);
 

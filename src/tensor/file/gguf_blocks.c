@@ -1,8 +1,8 @@
 /* Blocks of GGUF tensors to floats, and the table of types.
  *
  * A block is a scale (and often a minimum) in half precision and the integers that it scales. The
- * products and sums are single operations in float, in the order that llama.cpp has them: with
- * -ffp-contract=off the bits are the same. Offsets in a block are those of ggml-common.h. */
+ * products and sums are single float operations in the order of llama.cpp: with -ffp-contract=off
+ * the bits are the same. Offsets in a block are those of ggml-common.h. */
 #include <string.h>
 
 #include "base/le.h"
@@ -38,7 +38,7 @@ static void expand_q4_1(const uint8_t *b, float *to) {
     }
 }
 
-/* The fifth bits of all 32 elements lie in one word. */
+/* The fifth bits of all 32 elements are in one word. */
 static int fifth(uint32_t word, int i) {
     return (int)(word >> i & 1) << 4;
 }
@@ -71,7 +71,7 @@ static void expand_q8_0(const uint8_t *b, float *to) {
         to[i] = (float)(int8_t)b[2 + i] * d;
 }
 
-/* Behind the scale is the sum of the elements times it, which dot products use. */
+/* After the scale comes the scaled sum of the elements, used by dot products. */
 static void expand_q8_1(const uint8_t *b, float *to) {
     const float d = half_at(b);
     for (int i = 0; i < 32; i++)

@@ -1,5 +1,5 @@
-/* Reading and writing npy. The header is the text of a Python dict with three keys; only that shape
- * is understood, nothing is evaluated. */
+/* Reading and writing npy. The header is the text of a Python dict with three keys; only that form
+ * is accepted; nothing is evaluated. */
 #include "tensor/file/npy.h"
 
 #include <inttypes.h>
@@ -191,7 +191,7 @@ static pl_status parse_descr(npy_header *h, pl_err *err) {
     return fail_descr(h, err);
 }
 
-/* The header and where the data begins. */
+/* Reads the header and finds the start of the data. */
 static pl_status read_header(pl_bytes bytes, npy_header *h, pl_bytes *data, pl_err *err) {
     if (!pl_npy_sniff(bytes.data, bytes.n_bytes) || bytes.n_bytes < 10)
         return pl_fail(err, PL_E_FORMAT, "not an npy file, or truncated");

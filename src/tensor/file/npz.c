@@ -23,7 +23,7 @@ static pl_status entry_name(const pl_zip_entry *e, char **out, pl_err *err) {
     return *out ? PL_OK : pl_fail_memory(err, n);
 }
 
-/* Inflated bytes live as long as this call: the tensor copies them. */
+/* Inflated bytes are freed at the end of this call, so the tensor copies them. */
 static pl_status read_entry(const pl_zip_entry *e, const char *name, pl_file_map *map,
                             pl_npz_visit visit_take, void *ctx, pl_err *err) {
     pl_bytes npy;
@@ -83,7 +83,7 @@ static pl_status write_entry(pl_zip_writer *w, const char *name, const pl_tensor
         st = pl_fail_memory(err, strlen(name));
         goto done;
     }
-    /* Every type that npy knows is stored as it lies in memory. */
+    /* npy stores every type it supports as in memory. */
     const size_t n_data = pl_tensor_bytes(c);
     uint32_t crc = pl_crc32(0, header.data, header.n_bytes);
     if (n_data > 0) crc = pl_crc32(crc, c->data, n_data);

@@ -4,7 +4,7 @@
 
 #include "tensor/file/npy.h"
 
-/* `name` is borrowed for the call, the tensor is the callee's own. A failure stops the reading. */
+/* `name` is borrowed for the call; the callee takes the tensor. A failure stops reading. */
 typedef pl_status (*pl_npz_visit)(void *ctx, const char *name, pl_tensor *t, pl_err *err);
 
 /* Calls `visit` for each entry in order. `map` (may be NULL) lets stored entries be used in place.

@@ -58,7 +58,7 @@ static pl_status add_item(machine *m, value *to, value *item) {
     return PL_OK;
 }
 
-/* Height that operations may pop to: above the last mark. */
+/* Lowest height that operations may pop to: above the last mark. */
 static size_t floor_of(const machine *m) {
     return m->n_marks == 0 ? 0 : m->marks[m->n_marks - 1];
 }
@@ -161,7 +161,7 @@ static pl_status mark(machine *m) {
     return PL_OK;
 }
 
-/* The values above the last mark leave the stack; they stay readable until the next push. */
+/* Pops the values above the last mark; they stay readable until the next push. */
 static pl_status unmark(machine *m, value ***items, size_t *n) {
     if (m->n_marks == 0) return fail(m, "a mark is missing");
     const size_t at = m->marks[--m->n_marks];
@@ -171,7 +171,7 @@ static pl_status unmark(machine *m, value ***items, size_t *n) {
     return PL_OK;
 }
 
-/* The last n values, as one container. */
+/* Makes one container of the last n values. */
 static pl_status gather(machine *m, pl_pickle_kind kind, value **items, size_t n) {
     value *v = pl_arena_alloc(m->arena, sizeof *v);
     if (v == NULL) return pl_fail_memory(m->err, sizeof *v);
@@ -248,7 +248,7 @@ static pl_status persistent(machine *m) {
     return PL_OK;
 }
 
-/* Indexes of an honest stream are below its number of opcodes. */
+/* In a valid stream indices are below its number of opcodes. */
 static pl_status put_memo(machine *m, uint64_t index) {
     if (m->n_stack <= floor_of(m)) return fail(m, "the stack is empty");
     if (index > (uint64_t)(m->end - m->start)) return fail(m, "an index out of range");

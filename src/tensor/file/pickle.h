@@ -1,8 +1,8 @@
-/* Python's pickle (protocols 2 to 5) as a tree of values. Nothing is executed: a call that the
- * stream asks for is a value of its own (PL_PICKLE_CALL) that names the function.
+/* Python's pickle (protocols 2 to 5) as a tree of values. Nothing is executed: a call becomes a
+ * value (PL_PICKLE_CALL) that names the function.
  *
- * The tree may share values and, as Python's objects may, contain itself: whoever walks it keeps
- * count. Strings point into the stream. Everything lives in the arena. */
+ * The tree may share values and, like Python objects, contain itself: code that walks it must limit
+ * its steps. Strings point into the stream. Everything is in the arena. */
 #ifndef PL_PICKLE_H
 #define PL_PICKLE_H
 
@@ -37,7 +37,7 @@ typedef struct pl_pickle_value {
     const struct pl_pickle_value *callable, *args; /* CALL; PERSISTENT: args */
 } pl_pickle_value;
 
-enum { PL_PICKLE_BYTES_MAX = 16 << 20 }; /* a value takes up to a hundred times its bytes */
+enum { PL_PICKLE_BYTES_MAX = 16 << 20 }; /* a value may take a hundred times its bytes */
 
 /* PL_E_FORMAT for a damaged stream, PL_E_UNSUPPORTED for an opcode that no torch writes, and for
  * integers beyond 64 bits. */

@@ -14,7 +14,7 @@
 enum {
     DEPTH_MAX = 64,
     TENSORS_MAX = 1 << 20,
-    VISITS_MAX = 1 << 22, /* shared containers may be nested into each other */
+    VISITS_MAX = 1 << 22, /* limit, because shared containers may be nested in each other */
     NAME_MAX_BYTES = 4096
 };
 #define COPIES_MIN ((size_t)1 << 30) /* of strided views; more only for a larger file */
@@ -28,8 +28,8 @@ typedef struct reader {
     pl_arena *arena;
     pl_strmap entries;  /* path in the archive without its top folder -> pl_zip_entry */
     pl_strmap storages; /* key -> pl_tensor of bytes, owned */
-    pl_strmap names;    /* that were given */
-    pl_buf path;        /* of the value that is walked */
+    pl_strmap names;    /* names used so far */
+    pl_buf path;        /* path of the current value */
     size_t n_tensors, n_visits, n_copied;
     pl_npz_visit visit_take;
     void *ctx;
@@ -71,7 +71,7 @@ static bool is(const value *v, const char *text) {
            v->text.n_bytes == strlen(text) && memcmp(v->text.data, text, v->text.n_bytes) == 0;
 }
 
-/* Of a storage class or a torch.dtype; PL_UNDEFINED when it is neither. */
+/* Type of a storage class or torch.dtype; PL_UNDEFINED when it is neither. */
 static pl_dtype type_of(const value *v) {
     for (size_t i = 0; v->kind == PL_PICKLE_GLOBAL && i < sizeof types / sizeof *types; i++)
         if (is(v, types[i].name)) return types[i].dtype;
@@ -100,7 +100,7 @@ static const pl_zip_entry *find_entry(const reader *r, const char *name) {
     return pl_strmap_get(&r->entries, name);
 }
 
-/* The bytes of a storage as a tensor, read once. */
+/* The bytes of a storage as a tensor; read once. */
 static pl_status open_storage(reader *r, const value *key, pl_tensor **out) {
     char name[64];
     if (key->kind != PL_PICKLE_TEXT || key->text.n_bytes > 32)
@@ -173,7 +173,7 @@ static pl_status read_layout(reader *r, const value *offset, const value *size, 
     return PL_OK;
 }
 
-/* The last element lies inside the storage. */
+/* Is the last element inside the storage? */
 static bool fits(const layout *l, int64_t n_storage) {
     int64_t last = l->offset, n = 0;
     if (!pl_dims_product(l->rank, l->dims, &n)) return false;
@@ -186,7 +186,8 @@ static bool fits(const layout *l, int64_t n_storage) {
     return last < n_storage;
 }
 
-/* Strided and expanded views become dense ones: a few bytes may claim any size. */
+/* Makes strided and expanded views dense. The total is limited, since a few bytes may claim any
+ * size. */
 static pl_status make_dense_take(reader *r, pl_tensor *t, pl_tensor **out) {
     pl_status st = PL_OK;
     if (!pl_tensor_is_contiguous(t)) {
@@ -223,7 +224,7 @@ static pl_status view_storage(reader *r, const value *storage, layout *l, pl_ten
         return pl_fail(r->err, PL_E_FORMAT,
                        "%.200s: the tensor extends beyond its storage of %lld elements", here(r),
                        (long long)n);
-    /* The same memory in elements of the tensor's type; keeps the bytes alive. */
+    /* The same memory with the tensor's element type; keeps the bytes alive. */
     pl_tensor *kept = pl_tensor_ref(bytes);
     pl_status st = pl_tensor_borrow(l->dtype, 1, &n, bytes->data, drop_bytes, kept, &flat, r->err);
     if (st != PL_OK) {
@@ -235,7 +236,7 @@ static pl_status view_storage(reader *r, const value *storage, layout *l, pl_ten
     return st == PL_OK ? make_dense_take(r, view, out) : st;
 }
 
-/* What torch saves of a tensor beside its memory: conjugated and negated views. */
+/* False for conjugated and negated views, which torch saves as metadata. */
 static bool is_plain(const value *metadata) {
     for (size_t i = 0; metadata->kind == PL_PICKLE_DICT && i + 1 < metadata->n_items; i += 2)
         if (metadata->items[i + 1]->kind == PL_PICKLE_BOOL && metadata->items[i + 1]->integer != 0)
@@ -277,7 +278,7 @@ static bool wraps_tensor(const value *f) {
 
 static pl_status walk(reader *r, const value *v, int depth);
 
-/* Takes the tensor. */
+/* Passes the tensor to the visitor, which takes it. */
 static pl_status give_take(reader *r, pl_tensor *t) {
     const char *name = pl_arena_strdup(r->arena, pl_buf_str(&r->path));
     pl_status st = PL_OK;
@@ -312,7 +313,7 @@ static pl_status give_number(reader *r, const value *v) {
     return give_take(r, t);
 }
 
-/* Walks a part under its name, and goes back. */
+/* Walks a part with its name appended to the path. */
 static pl_status walk_part(reader *r, const value *part, const char *name, size_t n, int depth) {
     const size_t before = r->path.n_bytes;
     if (before + n + 1 > NAME_MAX_BYTES)
@@ -354,7 +355,7 @@ static pl_status walk_dict(reader *r, const value *v, int depth) {
     return PL_OK;
 }
 
-/* OrderedDict() and OrderedDict([[key, value], …]): its items follow the call, or are in it. */
+/* OrderedDict() and OrderedDict([[key, value], …]): the items follow the call, or are in it. */
 static pl_status walk_ordered(reader *r, const value *v, int depth) {
     if (v->args->n_items > 0) {
         const value *rows = v->args->items[0];
@@ -407,7 +408,7 @@ static pl_status walk(reader *r, const value *v, int depth) {
 
 /* ---- the archive ---- */
 
-/* Of "archive/data/0" what follows the first '/'. */
+/* The part of "archive/data/0" after the first '/'. */
 static pl_bytes inner_name(pl_bytes name) {
     const uint8_t *slash = memchr(name.data, '/', name.n_bytes);
     if (slash == NULL) return name;

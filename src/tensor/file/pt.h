@@ -1,17 +1,17 @@
 /* PyTorch's checkpoints and tensor dumps (.pt, .pth, .ckpt of torch.save since 1.6): a zip archive
  * with a pickle that describes tensors, and one entry for each storage.
  *
- * Nothing is executed. Known are tensors, parameters, dicts, lists, tuples and numbers; nested ones
- * are named "a.b.0", numbers become scalars, strings and None are left out. Anything else is
- * PL_E_UNSUPPORTED with the name of the Python class and where it stands. */
+ * Nothing is executed. Supported are tensors, parameters, dicts, lists, tuples and numbers. Nested
+ * ones are named "a.b.0", numbers become scalars, strings and None are skipped. Anything else is
+ * PL_E_UNSUPPORTED with the name of the Python class and its path. */
 #ifndef PL_PT_H
 #define PL_PT_H
 
 #include "base/wire.h"
 #include "tensor/file/npz.h"
 
-/* Whether it is a file of torch: a zip archive with a data.pkl, or a form that torch no longer
- * writes, which pl_pt_read refuses by name. */
+/* Is it a file of torch: a zip archive with a data.pkl, or an old format, which pl_pt_read rejects
+ * by name? */
 bool pl_pt_sniff(pl_bytes bytes);
 /* Calls `visit` for each tensor in the order of the file; a tensor that is the whole file is named
  * "". With `map` (may be NULL) storages are used in place. Tensors are contiguous. */

@@ -59,7 +59,7 @@ pl_status pl_tensor_from_raw(pl_dtype dtype, int rank, const int64_t *dims, pl_b
     if (rank < 0 || rank > PL_RANK_MAX)
         return pl_fail(err, PL_E_LIMIT, "tensor of rank %d; at most %d is supported", rank,
                        PL_RANK_MAX);
-    /* Compared before anything is allocated: dims from a file may ask for any amount. */
+    /* Checked before allocating: dims from a file may ask for any amount. */
     if (!pl_dims_product(rank, dims, &n) || !pl_raw_size(dtype, n, &want) || want != raw.n_bytes)
         return pl_fail(err, PL_E_FORMAT, "%zu bytes of data do not match a tensor %s%s",
                        raw.n_bytes, pl_dtype_name(dtype),
@@ -75,7 +75,7 @@ pl_status pl_tensor_from_raw(pl_dtype dtype, int rank, const int64_t *dims, pl_b
     return PL_OK;
 }
 
-/* A stray byte must not become a value that the type does not have. */
+/* A byte must not hold a value that the type does not have. */
 static pl_status check_small(pl_dtype dtype, pl_bytes dense, pl_err *err) {
     const bool is_signed = pl_dtype_class_of(dtype) == PL_CLASS_INT;
     const unsigned bits = pl_dtype_bits(dtype), half = is_signed ? 1u << (bits - 1) : 0;

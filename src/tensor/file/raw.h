@@ -1,4 +1,4 @@
-/* Elements as they lie in files: little-endian and contiguous, sub-byte types packed low bits first
+/* Elements as stored in files: little-endian and contiguous, sub-byte types packed low bits first
  * (two 4-bit or four 2-bit elements to a byte, the last byte padded with zeros). This is ONNX's
  * raw_data and external data; npy and safetensors hold the same bytes for the types they know.
  * Strings have no raw form. */
@@ -16,12 +16,12 @@ void pl_raw_unpack(pl_dtype dtype, const uint8_t *from, void *to, int64_t n_elem
 void pl_raw_pack(pl_dtype dtype, const void *from, uint8_t *to, int64_t n_elements);
 
 /* The size of `raw` must be exactly that of the shape (else PL_E_FORMAT). With `map` the tensor
- * uses the bytes in place and keeps the map alive, provided that they lie in it and need no
+ * uses the bytes in place and keeps the map alive, if they are inside the map and need no
  * unpacking; otherwise they are copied. */
 pl_status pl_tensor_from_raw(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes raw,
                              pl_file_map *map, pl_tensor **out, pl_err *err);
-/* The same for bytes as they lie in memory, sub-byte types one element to a byte: those are copied,
- * and a byte that is no value of the type is PL_E_FORMAT. The others must lie in `map`. */
+/* The same for bytes as in memory, sub-byte types one element per byte: those are copied, and a
+ * byte that is not a value of the type is PL_E_FORMAT. The others must be inside `map`. */
 pl_status pl_tensor_from_dense(pl_dtype dtype, int rank, const int64_t *dims, pl_bytes dense,
                                pl_file_map *map, pl_tensor **out, pl_err *err);
 /* Appends the raw form of a tensor, strided or not; sticky like pl_buf. Not for strings. */

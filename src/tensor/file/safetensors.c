@@ -31,8 +31,8 @@ bool pl_safetensors_sniff(const void *data, size_t n_bytes) {
 /* ---- header fields ---- */
 
 static pl_dtype dtype_of_text(const pl_json_value *text) {
-    /* Written by newer versions of the official library; our table has them as absent, because
-     * older readers know nothing of them. */
+    /* Newer versions of the official library write these. Our table has no names for them, because
+     * older readers do not know them. */
     if (strcmp(text->string, "F8_E8M0") == 0) return PL_F8E8M0;
     if (strcmp(text->string, "C64") == 0) return PL_C64;
     for (int i = 1; i < PL_DTYPE_COUNT; i++) {
@@ -52,7 +52,7 @@ static pl_status read_dtype(const pl_json_value *item, pl_safetensors_entry *e, 
     return PL_OK;
 }
 
-/* One more dim than a tensor may have: the byte dim of a type kept as U8 is dropped later. */
+/* One dim more than a tensor may have: the byte dim of a type stored as U8 is dropped later. */
 static pl_status read_shape(const pl_json_value *item, int64_t dims[PL_RANK_MAX + 1], int *rank,
                             pl_err *err) {
     const pl_json_value *v = pl_json_find(item, "shape");
@@ -87,7 +87,7 @@ static pl_status read_offsets(const pl_json_value *item, size_t data_start, size
     return PL_OK;
 }
 
-/* Turns U8 back into the type that the metadata names. */
+/* Restores the type named in the metadata from U8. */
 static pl_status restore_dtype(const char *type_name, int64_t *dims, int *rank,
                                pl_safetensors_entry *e, pl_err *err) {
     const pl_dtype dtype = pl_dtype_by_name(type_name, strlen(type_name));

@@ -1,7 +1,7 @@
 /* safetensors files: named tensors behind a JSON header, used in place from the mapped file.
  *
- * The reader takes nothing on trust: header length, JSON, names, shapes, and that the offsets cover
- * the data exactly once. Types that the format lacks are stored as U8 with a metadata entry
+ * The reader checks everything: header length, JSON, names, shapes, and that the offsets cover the
+ * data exactly once. Types that the format lacks are stored as U8 with a metadata entry
  * (docs/formats/safetensors.md); the reader restores them. Not thread-safe while opening; reading
  * tensors is. */
 #ifndef PL_SAFETENSORS_H
@@ -44,13 +44,13 @@ pl_status pl_safetensors_read(const pl_safetensors *st, const pl_safetensors_ent
 
 /* ---- writing ---- */
 
-/* The entry of a tensor in the header; a type that the format lacks is written as bytes, and then
- * the metadata has an entry for it as well (no entry for the other types). */
+/* Writes the header entry of a tensor. A type that the format lacks is written as bytes, and the
+ * metadata then has an entry for it. */
 void pl_safetensors_put_entry(pl_json *json, const char *name, pl_dtype dtype, int rank,
                               const int64_t *dims, uint64_t begin, uint64_t n_bytes);
 void pl_safetensors_put_type(pl_json *json, const char *name, pl_dtype dtype);
 
-/* What will be written; known before the first tensor is. */
+/* A tensor to be written; all specs are known before the first tensor. */
 typedef struct pl_safetensors_spec {
     const char *name;
     pl_dtype dtype;
@@ -63,7 +63,7 @@ typedef struct pl_safetensors_writer pl_safetensors_writer;
 pl_status pl_safetensors_writer_open(const char *path, const pl_safetensors_spec *specs,
                                      size_t n_specs, const pl_safetensors_pair *metadata,
                                      size_t n_metadata, pl_safetensors_writer **out, pl_err *err);
-/* The spec whose tensor must come next; n_specs when all have come. */
+/* Index of the spec whose tensor must come next; n_specs after the last. */
 size_t pl_safetensors_writer_next(const pl_safetensors_writer *w);
 pl_status pl_safetensors_writer_put(pl_safetensors_writer *w, const pl_tensor *t, pl_err *err);
 /* Fails when a tensor is missing. The writer is freed either way. */

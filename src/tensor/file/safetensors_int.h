@@ -1,4 +1,4 @@
-/* What the reader and the writer of safetensors share; only for them. */
+/* Shared by the reader and the writer of safetensors. */
 #ifndef PL_SAFETENSORS_INT_H
 #define PL_SAFETENSORS_INT_H
 

@@ -190,7 +190,7 @@ pl_status pl_safetensors_writer_open(const char *path, const pl_safetensors_spec
     PL_TRY_GOTO(done, st, check_unique(w, err));
     qsort(w->plans, n_specs, sizeof *w->plans, compare_plans);
     for (size_t i = 0; i < n_specs; i++)
-        w->plans[i].spec.dims = w->plans[i].dims; /* moved along */
+        w->plans[i].spec.dims = w->plans[i].dims; /* sorting moved the plans */
     PL_TRY_GOTO(done, st, pl_file_writer_open(path, &w->file, err));
     PL_TRY_GOTO(done, st, write_header(w, metadata, n_metadata, err));
     *out = w;

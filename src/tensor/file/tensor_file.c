@@ -1,4 +1,4 @@
-/* Choosing the format, and collecting what the formats give. */
+/* Chooses the format and collects the tensors. */
 #include "tensor/file/tensor_file.h"
 
 #include <string.h>
@@ -100,7 +100,8 @@ static pl_status load_any(const char *path, pl_file_map *map, const pl_type *typ
     if (pl_gguf_sniff(bytes.data, bytes.n_bytes)) return load_gguf(map, c, err);
     if (!is_pb && pl_safetensors_sniff(bytes.data, bytes.n_bytes))
         return load_safetensors(map, c, err);
-    /* A TensorProto has no signature, so that anything else ends here; say what was tried. */
+    /* A TensorProto has no signature, so every unknown file ends here: the error lists the formats
+     * tried. */
     const pl_status st = load_proto(bytes, map, type, c, err);
     if (st == PL_E_FORMAT && !is_pb)
         return pl_err_wrap(err, st,

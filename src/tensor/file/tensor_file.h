@@ -1,5 +1,5 @@
-/* Any file of tensors: npy, npz, safetensors, GGUF, PyTorch's (.pt) or a TensorProto (.pb), told
- * apart by content when reading and by suffix when writing; GGUF and .pt are read only. */
+/* Any file of tensors: npy, npz, safetensors, GGUF, PyTorch's (.pt) or a TensorProto (.pb),
+ * recognised by content when reading and by suffix when writing; GGUF and .pt are read-only. */
 #ifndef PL_TENSOR_FILE_H
 #define PL_TENSOR_FILE_H
 
@@ -19,10 +19,10 @@ typedef struct pl_tensor_file {
 #define PL_TENSOR_FILE_INIT                                                                        \
     { NULL, 0 }
 
-/* `type` (may be NULL: a tensor) tells what a .pb file holds, which it does not say itself. */
+/* `type` (may be NULL: a tensor) says what a .pb file contains, because the file does not. */
 pl_status pl_tensor_file_load(const char *path, const pl_type *type, pl_tensor_file *out,
                               pl_err *err);
-/* The same in a held folder. */
+/* The same in an open folder. */
 pl_status pl_tensor_file_load_in(const pl_dir *dir, const char *name, const pl_type *type,
                                  pl_tensor_file *out, pl_err *err);
 void pl_tensor_file_release(pl_tensor_file *file);

@@ -1,5 +1,5 @@
-/* TensorProto and its containers. Two passes: the first notes where things are and counts elements,
- * so that nothing is allocated before the counts agree with dims. */
+/* TensorProto and its containers. Two passes: the first finds the fields and counts elements, so
+ * that nothing is allocated before the counts agree with dims. */
 #include "tensor/file/tensor_proto.h"
 
 #include <string.h>
@@ -26,7 +26,8 @@ enum {
     N_FIELDS
 };
 
-/* Of SequenceProto and OptionalProto, which share their numbers; also the values of elem_type. */
+/* Fields of SequenceProto and OptionalProto, which have the same numbers; also the values of
+ * elem_type. */
 enum { ELEM_TYPE = 2, VALUE_TENSOR = 3, VALUE_SPARSE, VALUE_SEQUENCE, VALUE_MAP, VALUE_OPTIONAL };
 enum { ELEM_TENSOR = 1, ELEM_SEQUENCE = 3, NESTING_MAX = 8 };
 
@@ -182,7 +183,7 @@ static pl_status scan_message(pl_bytes bytes, scan *s, pl_err *err) {
 
 /* ---- typed fields ---- */
 
-/* Where onnx.proto keeps each type when it is not raw. */
+/* The field of onnx.proto for each type when it is not raw. */
 static uint32_t typed_field(pl_dtype dtype) {
     switch ((int)dtype) {
     case PL_F32:
@@ -206,7 +207,7 @@ static bool typed_count(pl_dtype dtype, int64_t n, size_t *out) {
     return true;
 }
 
-/* One entry to its place; `bits` are the float's, the double's or the integer's. */
+/* Stores one entry; `bits` are those of the float, double or integer. */
 static void put_entry(uint8_t *at, size_t size, pl_dtype dtype, uint64_t bits) {
     if (dtype == PL_BOOL) bits = (uint32_t)bits != 0;
     memcpy(at, &bits, size); /* little-endian: the low bytes */
@@ -236,7 +237,7 @@ static pl_status read_numbers(pl_bytes bytes, uint32_t field, pl_tensor *t, pl_e
     const bool pairs = pl_dtype_class_of(t->dtype) == PL_CLASS_COMPLEX;
     const size_t size = packed ? 1 : pl_dtype_bytes(t->dtype) / (pairs ? 2 : 1);
     uint8_t *buffer = NULL;
-    if (packed) { /* the packed bytes first, since they are spread over several fields perhaps */
+    if (packed) { /* packed bytes first, since they may be spread over several fields */
         buffer = pl_malloc((size_t)t->n_elements + 1);
         if (!buffer) return pl_fail_memory(err, (size_t)t->n_elements + 1);
     }
@@ -261,7 +262,7 @@ static pl_status read_strings(pl_bytes bytes, pl_tensor *t, pl_err *err) {
     return PL_OK;
 }
 
-/* Data must be in exactly one place, and that place must be the type's own. */
+/* Data must be in exactly one field, and that must be the field of the type. */
 static pl_status check_fields(const scan *s, pl_err *err) {
     const uint32_t own = typed_field(s->info.dtype);
     for (uint32_t i = 0; i < N_FIELDS; i++) {
@@ -321,7 +322,7 @@ static pl_status tensor_read(pl_bytes bytes, pl_file_map *map, scan *s, bool all
     return read_typed(bytes, s, out, err);
 }
 
-/* For a message about a tensor whose reading stopped before its name. */
+/* The name of a tensor for messages, if reading stopped before it. */
 static pl_bytes find_name(pl_bytes bytes) {
     pl_wire wire = pl_wire_of(bytes);
     pl_wire_field field;
@@ -416,7 +417,7 @@ static pl_status read_value(const pl_wire_field *f, pl_file_map *map, pl_type_ki
                                              : "nested optional");
 }
 
-/* What the items are: by the first item, else by elem_type, else by the expected type. */
+/* Type of the items: from the first item, else elem_type, else the expected type. */
 static void element_of(const value_list *list, int64_t elem_type, const pl_type *elem,
                        pl_type_kind *kind, pl_dtype *dtype) {
     *kind = elem_type == ELEM_SEQUENCE ? PL_TYPE_SEQUENCE : PL_TYPE_TENSOR;

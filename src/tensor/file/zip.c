@@ -1,5 +1,5 @@
-/* Reading ZIP. Everything is taken from the central directory; of the local headers only their
- * length is used, since writers that stream leave sizes out of them. */
+/* Reading ZIP. Everything comes from the central directory; of local headers only the length is
+ * used, since streaming writers leave out their sizes. */
 #include "tensor/file/zip.h"
 
 #include <stdlib.h>
@@ -168,7 +168,7 @@ static int compare_spans(const void *a, const void *b) {
     return x->n_bytes < y->n_bytes ? -1 : x->n_bytes > y->n_bytes;
 }
 
-/* Entries that share bytes are the trick of zip bombs; no honest writer makes them. */
+/* Overlapping entries are a zip-bomb trick; no regular writer makes them. */
 static pl_status check_overlap(const pl_zip *zip, pl_err *err) {
     pl_bytes *spans = pl_calloc(zip->n_entries + 1, sizeof *spans);
     if (!spans) return pl_fail_memory(err, (zip->n_entries + 1) * sizeof *spans);
@@ -217,7 +217,7 @@ static pl_status fail_entry(const pl_zip_entry *e, pl_err *err, pl_status st, co
 }
 
 #ifdef HAVE_ZLIB
-/* zlib counts in 32 bits, so long buffers are fed in pieces. */
+/* zlib counts in 32 bits, so long buffers are passed in pieces. */
 static bool inflate_all(const pl_zip_entry *e, uint8_t *to) {
     z_stream z = { 0 };
     const uint8_t *in = e->packed.data;

@@ -23,16 +23,16 @@ bool pl_zip_sniff(const void *data, size_t n_bytes);
 /* Borrows the bytes. Entries never overlap, so all of them together are bounded by the file. */
 pl_status pl_zip_open(pl_bytes archive, pl_zip *out, pl_err *err);
 void pl_zip_release(pl_zip *zip);
-/* Checks the CRC. *owned is memory that the caller frees with pl_free (deflated), or NULL when
- * *out points into the archive (stored). */
+/* Checks the CRC. *owned must be freed with pl_free (deflated), or is NULL when *out points into
+ * the archive (stored). */
 pl_status pl_zip_read(const pl_zip_entry *entry, pl_bytes *out, void **owned, pl_err *err);
 
-uint32_t pl_crc32(uint32_t crc, const void *data, size_t n_bytes); /* begin with 0 */
+uint32_t pl_crc32(uint32_t crc, const void *data, size_t n_bytes); /* start with 0 */
 
-/* Writing: each entry's CRC and size are known before its bytes. */
+/* Writing: CRC and size of each entry must be known before its bytes. */
 typedef struct pl_zip_writer pl_zip_writer;
 pl_status pl_zip_writer_open(const char *path, pl_zip_writer **out, pl_err *err);
-/* Entries that begin from now on are programs, or not. */
+/* Sets whether the entries that follow are executable. */
 void pl_zip_writer_set_executable(pl_zip_writer *w, bool executable);
 pl_status pl_zip_writer_begin(pl_zip_writer *w, const char *name, uint64_t n_bytes, uint32_t crc,
                               pl_err *err);

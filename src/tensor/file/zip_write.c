@@ -11,7 +11,7 @@ struct pl_zip_writer {
     pl_file_writer *file;
     pl_buf directory;
     uint64_t n_entries, n_left; /* bytes of the open entry still to come */
-    bool executable;            /* of entries that begin now */
+    bool executable;            /* for entries that follow */
 };
 
 static void put_le(pl_buf *buf, uint64_t value, int n_bytes) {
@@ -43,7 +43,7 @@ static pl_status append_buf(pl_zip_writer *w, pl_buf *buf, pl_err *err) {
     return st;
 }
 
-/* The fields that local and central headers share: from the needed version to the extra length. */
+/* The fields common to local and central headers: from the required version to the extra length. */
 static void put_common(pl_buf *buf, const char *name, bool wide, uint64_t n_bytes, uint32_t crc,
                        size_t n_extra) {
     put_le(buf, wide ? ZIP64_VERSION : ZIP_VERSION, 2);

@@ -19,7 +19,8 @@ import json
 d = json.load(open("d/many.json"))
 print([b["verdict"] for b in d["backends"]], [[x["op"] for x in b["blame"]] for b in d["backends"]], d["agree_without_reference"], d["exit_code"])
 y = next(v for v in d["values"] if v["value"] == "y")
-print(y["is_output"], [o["verdict"] for o in y["of"]])
+# Whether the first is the same to the last bit or within its bound depends on the CPU's exp.
+print(y["is_output"], [o["verdict"] if o["verdict"] != "same" else "within" for o in y["of"]])
 e = json.load(open("e.json"))
 print([b["verdict"] for b in e["backends"]], e["agree_without_reference"], e["exit_code"])
 PY

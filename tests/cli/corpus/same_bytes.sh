@@ -1,4 +1,5 @@
 # The result is the same for any number of jobs, and for shards that are merged, in several folders or in one.
+# slow: five whole runs
 . "$TESTS/corpus/models.inc"
 run() { "$PLUMB" corpus m -b jit -b jit:inject=accuracy@Relu -q "$@" >log 2>&1; echo "exit $?"; }
 run -o one --jobs 1

@@ -1,13 +1,16 @@
 /* A sweep over the operator table: every sample of every row, and its odd neighbours. An optional
  * input left out, a dim of 0 or 1, a scalar, one dim more, every declared type, an output without a
- * name. Each goes through the interpreter, the replay with bounds, the gradient and jit's lowering
- * and emission (no compiler is started). Refusing is fine; crashing is not, and neither is a result
- * that depends on what malloc gave: everything runs with two fills.
+ * name, an attribute left out or odd. Each goes through the shape rule, the interpreter, fp64, the
+ * replay with bounds, the gradient and jit's lowering and emission (no compiler is started).
+ * Refusing is fine; crashing is not, and neither is a result that depends on what malloc gave:
+ * everything runs with two fills.
  *
- * The work is done in children, so that a crash is one finding and not the end.
- * PLUMB_SWEEP_OP=Name looks at one operator; PLUMB_SWEEP=full takes pairs of variations.
+ * The work is done in children, so that a crash is one finding and not the end. By default every
+ * eighth variation runs; PLUMB_SWEEP=all: all of them; PLUMB_SWEEP=full: all pairs, too.
+ * PLUMB_SWEEP_PART=I/N takes the I-th of N parts (tests/campaign does so), PLUMB_SWEEP_OP=Name one
+ * operator.
  *
- * slow: the odd neighbours of every operator, a fifth of the quick run */
+ * slow: the odd neighbours of every operator */
 /* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +20,7 @@
 /* clang-format on */
 
 #include <malloc.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +41,13 @@
 #include "passes/backward.h"
 #include "sanitized.h"
 
-enum { MAX_PORTS = 64, SECONDS_PER_CASE = 20 };
+enum { MAX_PORTS = 64, SECONDS_PER_CASE = 20, DEFAULT_PARTS = 8 };
+
+/* A model may ask for any amount of memory. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1:max_allocation_size_mb=512";
+}
 
 /* ---- what may be varied ---- */
 
@@ -49,30 +59,33 @@ typedef enum change_kind {
     DIM_1,
     SCALAR,
     ONE_MORE,
-    TYPE /* of a source, and of all sources that had the same */
+    TYPE,     /* of a source, and of all sources that had the same */
+    NO_ATTR,  /* of the node: left out */
+    ODD_ATTR, /* one of the values below; a declared one that it did not have is added */
 } change_kind;
 
 typedef struct change {
     change_kind kind;
-    size_t port; /* of the node, or number of the source */
-    int at;      /* dim, or type */
+    size_t port; /* of the node, number of the source, or of the row's attribute */
+    int at;      /* dim, type, or which odd value */
 } change;
 
 typedef struct sweep { /* shared with the children */
-    size_t next, n_cases, n_ran, n_refused, n_bad;
+    size_t next, n_cases, n_all, n_ran, n_refused, n_bad;
     char name[600];
 } sweep;
 
 typedef struct sweeping {
     sweep *s;
     size_t from, at; /* cases before `from` were done by another child */
+    size_t part, n_parts;
     const pl_op_def *row;
     const pl_sample *sample;
 } sweeping;
 
 static const char *kind_name(change_kind kind) {
-    static const char *const names[] = { "as it is", "no input", "no output", "0 at",
-                                         "1 at",     "scalar",   "one more",  "type" };
+    static const char *const names[] = { "as it is", "no input", "no output", "0 at",    "1 at",
+                                         "scalar",   "one more", "type",      "no attr", "attr" };
     return names[kind];
 }
 
@@ -171,6 +184,70 @@ static void vary_source(pl_model *model, const change *c) {
             set_source(model, v, (pl_dtype)c->at, rank, dims);
 }
 
+/* ---- attributes ---- */
+
+static const int64_t odd_ints[] = { 0, -1, 1, 2, 7, INT64_MAX, INT64_MIN };
+static const float odd_floats[] = { 0, -1, 1e38F, INFINITY, NAN };
+enum {
+    N_INTS = sizeof(odd_ints) / sizeof(odd_ints[0]),
+    N_FLOATS = sizeof(odd_floats) / sizeof(odd_floats[0]),
+    LONGER = N_INTS, /* lists: one number more, one less, none; else the last one is odd */
+    SHORTER = N_INTS + 1,
+    EMPTY = N_INTS + 2,
+    N_LISTS = N_INTS + 3
+};
+
+/* How many odd values there are for it. */
+static int n_odd(pl_attr_type type) {
+    switch (type) {
+    case PL_ATTR_INT: return N_INTS;
+    case PL_ATTR_FLOAT: return N_FLOATS;
+    case PL_ATTR_INTS: return N_LISTS;
+    case PL_ATTR_STRING: return 2;
+    default: return 0;
+    }
+}
+
+static size_t index_of_attr(const pl_node *node, const char *name) {
+    for (uint32_t i = 0; i < node->n_attrs; i++)
+        if (strcmp(node->attrs[i].name, name) == 0) return i;
+    return SIZE_MAX;
+}
+
+static void odd_list(pl_model *model, pl_attr *attr, int which) {
+    size_t n = attr->n + (which == LONGER) - (which == SHORTER && attr->n > 0);
+    int64_t *ints = pl_arena_alloc(model->arena, (attr->n + 2) * sizeof(int64_t));
+    if (ints == NULL) return;
+    for (size_t i = 0; i < attr->n; i++)
+        ints[i] = attr->ints[i];
+    if (which == LONGER) ints[attr->n] = 1;
+    if (which == EMPTY) n = 0;
+    if (which < N_INTS && n == 0) n = 1;
+    if (which < N_INTS) ints[n - 1] = odd_ints[which];
+    attr->ints = ints;
+    attr->n = n;
+}
+
+static void vary_attr(const sweeping *w, pl_model *model, const change *c) {
+    pl_node *node = node_of(w, model);
+    const pl_op_attr *declared = &w->row->attrs[c->port];
+    const size_t at = index_of_attr(node, declared->name);
+    if (c->kind == NO_ATTR) {
+        if (at == SIZE_MAX) return;
+        node->attrs[at] = node->attrs[node->n_attrs - 1];
+        node->n_attrs--;
+        return;
+    }
+    pl_attr *attr =
+        at != SIZE_MAX ? &node->attrs[at] : pl_node_add_attr(node, declared->name, declared->type);
+    if (attr == NULL || attr->type != declared->type) return;
+    if (attr->type == PL_ATTR_INT) attr->i = odd_ints[c->at];
+    if (attr->type == PL_ATTR_FLOAT) attr->f = odd_floats[c->at];
+    if (attr->type == PL_ATTR_STRING)
+        attr->s = c->at == 0 ? (pl_string){ "", 0 } : (pl_string){ "none of these", 13 };
+    if (attr->type == PL_ATTR_INTS) odd_list(model, attr, c->at);
+}
+
 /* A value that another node reads cannot go. */
 static bool is_read(const pl_graph *graph, const pl_value *value) {
     for (size_t i = 0; i < graph->n_nodes; i++)
@@ -195,7 +272,11 @@ static void vary(const sweeping *w, pl_model *model, const change *c) {
             gone->is_output = false;
         }
     }
-    if (c->kind >= DIM_0) vary_source(model, c);
+    if (c->kind >= NO_ATTR) {
+        vary_attr(w, model, c);
+    } else if (c->kind >= DIM_0) {
+        vary_source(model, c);
+    }
 }
 
 /* ---- running a case ---- */
@@ -228,13 +309,21 @@ static pl_status make_inputs(const sweeping *w, const pl_model *model, pl_datum 
     return pl_inputs_make(model, &source, in, NULL);
 }
 
-static void run_interp(pl_model *model, pl_datum *const *in, outcome *o) {
-    const pl_interp_options options = { .seed = 1 };
+static void interpret(pl_model *model, pl_datum *const *in, bool fp64, outcome *o) {
+    const pl_interp_options options = { .seed = 1, .fp64 = fp64 };
     pl_interp *interp = NULL;
     o->n = model->graph->n_outputs;
     o->st = pl_interp_new(model, &options, &interp, &o->err);
     if (o->st == PL_OK) o->st = pl_interp_run(interp, in, o->out, &o->err);
     pl_interp_free(interp);
+}
+
+static void run_interp(pl_model *model, pl_datum *const *in, outcome *o) {
+    interpret(model, in, false, o);
+}
+
+static void run_fp64(pl_model *model, pl_datum *const *in, outcome *o) {
+    interpret(model, in, true, o);
 }
 
 /* Values, then bounds as tensors. */
@@ -314,7 +403,7 @@ static void run_jit(pl_model *model, pl_datum *const *in) {
 }
 
 static void run_case(sweeping *w, const change *a, const change *b) {
-    if (w->at++ < w->from) return;
+    if (w->at++ < w->from || w->at % w->n_parts != w->part) return;
     snprintf(w->s->name, sizeof(w->s->name), "%s-%d, %s %zu %d, %s %zu %d: %.400s", w->row->name,
              w->row->since, kind_name(a->kind), a->port, a->at, kind_name(b->kind), b->port, b->at,
              w->sample->graph);
@@ -333,6 +422,7 @@ static void run_case(sweeping *w, const change *a, const change *b) {
     w->s->n_refused += !ok;
     if (ok) {
         run_twice(w, "eager", model, in, run_interp);
+        run_twice(w, "fp64", model, in, run_fp64);
         run_twice(w, "bound", model, in, run_replay);
         run_gradient(w, model);
         run_jit(model, in);
@@ -346,7 +436,18 @@ done:
 
 /* ---- all cases ---- */
 
-enum { MAX_CHANGES = 400 };
+enum { MAX_CHANGES = 600 };
+
+static size_t list_attr_changes(const sweeping *w, const pl_node *node, change *out, size_t n) {
+    const pl_op_attr *attrs = w->row->attrs;
+    for (size_t i = 0; attrs != NULL && attrs[i].name != NULL; i++) {
+        if (index_of_attr(node, attrs[i].name) != SIZE_MAX && n < MAX_CHANGES)
+            out[n++] = (change){ NO_ATTR, i, 0 };
+        for (int k = 0; k < n_odd(attrs[i].type) && n < MAX_CHANGES; k++)
+            out[n++] = (change){ ODD_ATTR, i, k };
+    }
+    return n;
+}
 
 static size_t list_changes(const sweeping *w, change *out) {
     size_t n = 0;
@@ -375,6 +476,7 @@ static size_t list_changes(const sweeping *w, change *out) {
             if (t != (int)dtype && t != PL_STRING && (w->row->in[0].types >> t & 1) != 0)
                 out[n++] = (change){ TYPE, i, t };
     }
+    if (node != NULL) n = list_attr_changes(w, node, out, n);
     pl_model_free(model);
     return n;
 }
@@ -383,7 +485,10 @@ static void sweep_all(sweep *s, size_t from) {
     static change changes[MAX_CHANGES];
     const char *only = getenv("PLUMB_SWEEP_OP"), *size = getenv("PLUMB_SWEEP");
     const bool pairs = size != NULL && strcmp(size, "full") == 0;
-    sweeping w = { .s = s, .from = from };
+    sweeping w = { .s = s, .from = from, .n_parts = size == NULL ? DEFAULT_PARTS : 1 };
+    const char *part = getenv("PLUMB_SWEEP_PART");
+    if (part != NULL && (sscanf(part, "%zu/%zu", &w.part, &w.n_parts) != 2 || w.n_parts == 0))
+        w.n_parts = 1;
     for (size_t i = 0; (w.row = pl_op_at(i)) != NULL; i++) {
         if (only != NULL && strcmp(only, w.row->name) != 0) continue;
         for (w.sample = w.row->samples; w.sample->graph != NULL; w.sample++) {
@@ -393,6 +498,7 @@ static void sweep_all(sweep *s, size_t from) {
                     run_case(&w, &changes[a], &changes[b]);
         }
     }
+    s->n_all = w.at;
 }
 
 /* No compiler, and a cache that goes away. */
@@ -404,13 +510,15 @@ static void scrub(const char *cache) {
         signal(faults[i], SIG_DFL); /* cmocka would go on in the child */
     setenv("PATH", "/nonexistent", 1);
     setenv("XDG_CACHE_HOME", cache, 1);
-    (void)setrlimit(RLIMIT_AS, &memory);
+    if (!SANITIZED) (void)setrlimit(RLIMIT_AS, &memory); /* its shadow alone is larger */
     (void)setrlimit(RLIMIT_CORE, &core);
 }
 
 static void test_sweep__nothing_crashes_or_depends_on_malloc(void **state) {
-    char cache[] = "/tmp/plumb-sweep-XXXXXX";
+    char cache[64]; /* in memory: a busy disk takes a hundred times as long as the sweep */
     (void)state;
+    snprintf(cache, sizeof(cache), "%s/plumb-sweep-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(cache));
     sweep *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
@@ -432,12 +540,11 @@ static void test_sweep__nothing_crashes_or_depends_on_malloc(void **state) {
                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         assert_true(s->next > from); /* else it would never end */
     }
-    fprintf(stderr, "%zu cases, %zu runs, %zu refused, %zu findings\n", s->n_cases, s->n_ran,
-            s->n_refused, s->n_bad);
+    fprintf(stderr, "%zu of %zu cases, %zu runs, %zu refused, %zu findings\n", s->n_cases, s->n_all,
+            s->n_ran, s->n_refused, s->n_bad);
     (void)pl_dir_remove(cache, NULL);
     assert_int_equal(s->n_bad, 0);
-    /* NEEDSWORK: fewer than half ran under AddressSanitizer, and why was not found. */
-    assert_true(SANITIZED || s->n_ran > s->n_cases / 2 || getenv("PLUMB_SWEEP_OP") != NULL);
+    assert_true(s->n_ran > s->n_cases / 2 || getenv("PLUMB_SWEEP_OP") != NULL);
     munmap(s, sizeof(*s));
 }
 

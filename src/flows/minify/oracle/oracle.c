@@ -1,4 +1,5 @@
-/* The oracle: one predicate for every strategy. Answers are remembered by what the candidate is. */
+/* The oracle: one predicate for every strategy. Answers are cached by the content of the
+ * candidate. */
 #include "flows/minify/oracle/oracle.h"
 
 #include <stdio.h>
@@ -29,7 +30,7 @@ pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_ora
     const pl_status st =
         o->arena == NULL ? pl_fail_memory(err, 1) : pl_mini_weights_new(&o->weights, err);
     if (st != PL_OK) {
-        o->row = NULL; /* self stays the caller's */
+        o->row = NULL; /* the caller frees self */
         pl_oracle_free(o);
         return st;
     }
@@ -90,7 +91,7 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *seen, 
     return o->row->observe(o, state, seen, err);
 }
 
-typedef struct question { /* a state, or one that is not built */
+typedef struct question { /* a state, or a candidate that is not built */
     pl_mini_state *state;
     const pl_bytes_question *bytes;
     pl_hash128 key;
@@ -106,7 +107,7 @@ static pl_status observe_question(pl_oracle *o, const question *q, pl_observed *
     return st;
 }
 
-/* The budget ended it, not the candidate: that is no answer. */
+/* Stopped by the budget, not by the candidate: not an answer. */
 static bool is_cut_short(const pl_oracle *o, const pl_observed *seen) {
     bool timed_out = seen->invalid;
     for (size_t i = 0; i < seen->n_items; i++)
@@ -127,7 +128,7 @@ static bool matches(const pl_oracle *o, const pl_signature *seen) {
 
 void pl_oracle_narrow(pl_oracle *o) {
     if (o->n_inner == 0) return;
-    /* A scout has taken the answer for granted and does not know which operator it was. */
+    /* A speculative process assumed the answer and does not know which operator it was. */
     if (pl_ahead_is_scout(o->m->ahead)) pl_ahead_recall(o->m->ahead);
     if (strcmp(o->m->found.op, o->target.op) == 0) return;
     o->target = o->m->found;
@@ -152,7 +153,7 @@ static pl_status judge(pl_oracle *o, const question *q, pl_report *out, pl_err *
         if (!matches(o, &seen.items[i])) continue;
         out->answer = PL_ANSWER_FAILS;
         out->seen = seen.items[i];
-        break; /* the most important of those that match */
+        break; /* the most important match */
     }
     out->seconds = pl_api_seconds() - since;
     pl_observed_release(&seen);
@@ -177,8 +178,8 @@ pl_status pl_oracle_bytes(pl_oracle *o, pl_mini_state *state, pl_err *err) {
     return PL_OK;
 }
 
-/* Two candidates that differ in names only are one, unless the user's own check decides: that may
- * look at names. */
+/* Candidates that differ only in names are the same, unless a user's check decides, which may look
+ * at names. */
 static pl_status key_of(pl_oracle *o, pl_mini_state *state, pl_hash128 *out, pl_err *err) {
     pl_buf spec = PL_BUF_INIT;
     if (o->m->options->check != NULL) {
@@ -239,7 +240,7 @@ static pl_status check_budget(const pl_oracle *o, pl_err *err) {
     return PL_OK;
 }
 
-/* In a scout: nothing is kept but what decides which question comes next. */
+/* In a speculative process only what determines the next query is kept. */
 static pl_status answer_as_scout(pl_oracle *o, const question *q, pl_answer *out, pl_err *err) {
     pl_report report;
     bool fails = false;
@@ -303,7 +304,7 @@ pl_status pl_oracle_ask_again(pl_oracle *o, pl_mini_state *state, pl_answer *out
     const question q = { .state = state };
     pl_report report;
     pl_ahead_send_again(o->m->ahead);
-    if (pl_ahead_is_scout(o->m->ahead)) { /* it nearly always fails again */
+    if (pl_ahead_is_scout(o->m->ahead)) { /* it almost always fails again */
         *out = PL_ANSWER_FAILS;
         return PL_OK;
     }

@@ -1,7 +1,8 @@
-/* Does a candidate fail in the same way? */
+/* Does a candidate fail the same way? */
 #ifndef PL_ORACLE_H
 #define PL_ORACLE_H
 
+#include "backends/backend.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/hash.h"
@@ -23,24 +24,24 @@ typedef enum pl_answer {
 typedef struct pl_observed { /* what a run of a candidate showed */
     pl_signature *items;     /* most important first; empty: it passes */
     size_t n_items, capacity;
-    bool invalid; /* it cannot be asked: the reference fails or is not finite */
+    bool invalid; /* cannot be judged: the reference fails or is not finite */
     char why[300];
 } pl_observed;
 
-typedef struct pl_other { /* a failure that was met on the way */
+typedef struct pl_other { /* another failure found on the way */
     pl_signature signature;
     size_t n_seen;
-    pl_mini_state *state; /* the first that showed it, when --keep-other */
+    pl_mini_state *state; /* the first state that showed it, if kept */
 } pl_other;
 
 typedef struct pl_oracle_row {
     const char *name;
     pl_status (*observe)(pl_oracle *oracle, pl_mini_state *state, pl_observed *out, pl_err *err);
     void (*release)(pl_oracle *oracle);
-    /* A model that lies ready as bytes; NULL = it cannot be asked so. */
+    /* For a model available as bytes; NULL = not supported. */
     pl_status (*observe_bytes)(pl_oracle *oracle, const pl_buf *model, pl_observed *out,
                                pl_err *err);
-    /* This process is a fork now: what is open is the other's. NULL = nothing is. */
+    /* Called after a fork: open connections belong to the parent. NULL = there are none. */
     void (*forked)(pl_oracle *oracle);
 } pl_oracle_row;
 
@@ -49,14 +50,14 @@ struct pl_oracle {
     pl_mini *m;
     void *self;
     pl_signature target;
-    pl_signature original; /* what the model as it was given showed */
-    /* When an If, Loop or Scan is to blame: operators of its bodies. One of them alone shows the
+    pl_signature original; /* signature of the original model */
+    /* If an If, Loop or Scan is to blame: operators of its bodies. One of them alone may show the
      * same failure; the first that does becomes the target. */
     const char **inner;
     size_t n_inner;
     const char *check_str;
     pl_mini_weights *weights;
-    pl_buf bytes; /* of the state asked last, without large weights */
+    pl_buf bytes; /* of the last queried state, without large weights */
     uint64_t bytes_serial, last_serial;
     pl_hash128 key;
     pl_strmap cache; /* key in hex -> answer + 1 */
@@ -66,7 +67,7 @@ struct pl_oracle {
     size_t n_cached;
     size_t max_queries;        /* 0 = no limit */
     double deadline;           /* 0 = none */
-    double oracle_seconds;     /* of what is under test: the check's process, the backend */
+    double oracle_seconds;     /* of the check's process or the backend */
     double oracle_cpu_seconds; /* that this process spent on starting it */
     pl_other *others;
     size_t n_others, others_capacity;
@@ -78,13 +79,13 @@ pl_status pl_oracle_backend_new(pl_mini *m, pl_oracle **out, pl_err *err); /* or
 pl_status pl_oracle_new(pl_mini *m, const pl_oracle_row *row, void *self, pl_oracle **out,
                         pl_err *err);
 void pl_oracle_free(pl_oracle *oracle); /* NULL is fine */
-/* What does the model as it is show? Sets the target to the first signature. Counts as a query. */
+/* Runs the model and sets the target to its first signature. Counts as a query. */
 pl_status pl_oracle_learn(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
-/* The best model shows m->found. Was that an operator of the target's body? */
+/* The best model shows m->found. Is that an operator of the target's body? */
 void pl_oracle_narrow(pl_oracle *oracle);
 /* PL_E_LIMIT when the query or time limit is reached. */
 pl_status pl_oracle_ask(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
-/* The same for a candidate that is not built; `finish` makes its bytes when they are needed. */
+/* The same for a candidate that is not built; `finish` makes its bytes if needed. */
 typedef struct pl_bytes_question {
     pl_hash128 key;
     pl_status (*finish)(void *ctx, pl_buf *model, pl_err *err);
@@ -92,20 +93,22 @@ typedef struct pl_bytes_question {
 } pl_bytes_question;
 pl_status pl_oracle_ask_bytes(pl_oracle *oracle, const pl_bytes_question *bytes, pl_answer *out,
                               pl_err *err);
-/* Asked anew: is the answer stable? Not counted. */
+/* Asks again to see whether the answer is stable. Not counted. */
 pl_status pl_oracle_ask_again(pl_oracle *oracle, pl_mini_state *state, pl_answer *out, pl_err *err);
 /* Bytes of a state without its large weights: oracle->bytes, and oracle->key. */
 pl_status pl_oracle_bytes(pl_oracle *oracle, pl_mini_state *state, pl_err *err);
 pl_status pl_observed_add(pl_observed *o, const pl_signature *s, pl_err *err);
 void pl_observed_release(pl_observed *o);
-/* The predicate of run --accuracy (oracle_accuracy.c): its options, and the first output that it
- * calls wrong; NULL = none. */
+/* The predicate of a checked run (oracle_accuracy.c): its options, and the first wrong output; NULL
+ * = none. */
 pl_accuracy_options pl_mini_rule(const pl_mini *m);
 pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *state, pl_datum *const *results,
                                const pl_value **out, pl_err *err);
-/* Does output i, which failed by its figures, lie where its function jumps (rule unstable)? */
+/* Is output i, which failed by its figures, at a discontinuity (rule unstable)? */
 pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *state, pl_datum *const *results, size_t i,
                         const pl_accuracy_figures *figures, bool *jumps, pl_err *err);
+/* The backend that is open; NULL = none, as with a check (oracle_backend.c). */
+const pl_backend *pl_oracle_backend(const pl_oracle *oracle);
 /* The backend's spec for a candidate: planted faults follow their node (oracle_backend.c). */
 pl_status pl_oracle_spec(pl_oracle *oracle, const pl_mini_state *state, pl_buf *out, pl_err *err);
 

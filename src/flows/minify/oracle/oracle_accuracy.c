@@ -1,12 +1,12 @@
-/* minify --accuracy: a candidate must also fail the predicate of run --accuracy (flows/accuracy.h),
- * so that the two never disagree about what is a failure. */
+/* Minify by accuracy: a candidate must also fail the predicate of a checked run
+ * (flows/check/accuracy.h), so that the two never disagree. */
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/oracle/oracle.h"
 #include "flows/minify/search/mini_state.h"
 #include "interp/interp.h"
 
-/* NULL entries where the run did not come to its end. */
+/* NULL entries if the run did not finish. */
 static pl_status run_reference(pl_mini *m, const pl_mini_state *s, bool fp64, pl_datum ***out,
                                pl_err *err) {
     const size_t n = s->model->graph->n_outputs;

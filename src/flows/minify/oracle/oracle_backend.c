@@ -1,9 +1,8 @@
-/* The backend under test against plumb's own reference, as an oracle.
+/* The oracle for a backend: compares it with plumb's own reference.
  *
- * The backend compiles and runs the candidate behind the guard; what it recorded is judged by
- * blame, on the candidate alone. The first run, on the original, also records the values that feed
- * cuts: those that the backend itself had, where they are finite and of the right type, since that
- * is where the failure was seen, else the reference's. */
+ * The backend compiles and runs the candidate behind the guard; blame judges its recorded values.
+ * The first run, on the original, also records the values that feed cuts: the backend's own if they
+ * are finite and of the right type, since the failure was seen with those, else the reference's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +28,7 @@ typedef struct under_test {
     double timeout;
     bool learning;
     double reference_seconds, first_seconds;
-    pl_backend *backend; /* open: its guard serves one question after the other; NULL = none */
+    pl_backend *backend; /* open: its guard handles many queries; NULL = none */
 } under_test;
 
 static void release(pl_oracle *o) {
@@ -41,9 +40,14 @@ static void release(pl_oracle *o) {
 
 pl_status pl_oracle_spec(pl_oracle *o, const pl_mini_state *state, pl_buf *out, pl_err *err) {
     const under_test *u = o->self;
-    const char *spec = o->m->options->backend == NULL ? "eager" : o->m->options->backend;
+    const char *spec = pl_backend_spec_or_default(o->m->options->backend);
     if (u == NULL || o->m->options->check != NULL) return PL_OK;
     return pl_planted_spec(&u->planted, spec, state->model->graph, out, err);
+}
+
+const pl_backend *pl_oracle_backend(const pl_oracle *o) {
+    const under_test *u = o->self;
+    return u == NULL || o->m->options->check != NULL ? NULL : u->backend;
 }
 
 /* ---- errors ---- */
@@ -55,7 +59,7 @@ static bool is_op_of(const pl_graph *graph, const char *word, size_t n) {
     return false;
 }
 
-/* The first operator type that an error's text names, outside of quotes: "(Relu)". */
+/* The first operator type named in an error message, outside of quotes: "(Relu)". */
 static void find_op(const pl_graph *graph, const char *text, char *out, size_t n_out) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
     while (*text != '\0') {
@@ -102,9 +106,9 @@ static pl_status classify(const pl_side_run *run, const pl_mini_state *state, bo
     return pl_observed_add(out, &s, err);
 }
 
-#define REFERENCE_SECONDS 10.0 /* a Loop that a change made endless */
+#define REFERENCE_SECONDS 10.0 /* for a Loop that a change made endless */
 
-/* A failure of the backend counts only where the reference can run. */
+/* A failure of the backend counts only if the reference can run. */
 static pl_status check_reference(pl_oracle *o, pl_mini_state *state, pl_observed *out,
                                  pl_err *err) {
     under_test *u = o->self;
@@ -112,7 +116,7 @@ static pl_status check_reference(pl_oracle *o, pl_mini_state *state, pl_observed
     pl_err trouble = PL_ERR_INIT;
     const double since = pl_api_seconds();
     const size_t n_out = state->model->graph->n_outputs;
-    /* The original may take its time, within the budget. */
+    /* The original may run as long as the budget allows. */
     const double seconds = u->learning ? 1e9 : fmax(REFERENCE_SECONDS, 10 * u->first_seconds);
     const pl_interp_options options = { .pool = o->m->pool,
                                         .seed = o->m->options->inputs->seed,
@@ -178,13 +182,13 @@ static pl_status add_groups(pl_oracle *o, const pl_side_run *run, const pl_blame
     return PL_OK;
 }
 
-/* No operation was to blame, or it is not known yet: outputs tell. */
+/* No culprit, or none known yet: judge by the outputs. */
 static bool goes_by_outputs(const pl_oracle *o) {
     const under_test *u = o->self;
     return u->learning || (o->target.kind != PL_FAIL_NONE && !o->target.op[0]);
 }
 
-/* Outputs that are far off though no operation is to blame, and no jump explains them. */
+/* Outputs that are far off without a culprit and not at a discontinuity. */
 static pl_status add_outputs(pl_mini *m, const pl_mini_state *state, const pl_side_run *run,
                              const pl_blame *blame, pl_observed *out, pl_err *err) {
     const pl_graph *graph = run->model->graph;
@@ -210,7 +214,7 @@ static pl_status add_outputs(pl_mini *m, const pl_mini_state *state, const pl_si
     return PL_OK;
 }
 
-/* The first culprit of the graph leads, also when another does more to the outputs. */
+/* The first culprit in the graph leads, even if another has more effect on the outputs. */
 static void put_first_in_graph(const pl_graph *graph, pl_observed *out) {
     size_t first = 0;
     uint32_t at = UINT32_MAX;
@@ -245,7 +249,7 @@ static pl_status note_inner(void *ctx, pl_graph *body, pl_err *err) {
     return PL_OK;
 }
 
-/* Blame sees an If, Loop or Scan as one operator; what is wrong may be one of its body. */
+/* Blame sees an If, Loop or Scan as one operator; the fault may be in its body. */
 static pl_status keep_inner(pl_mini *m, const pl_graph *graph, const char *value, pl_err *err) {
     const pl_value *v = pl_graph_find(graph, value);
     const pl_node *node = v == NULL ? NULL : v->producer;
@@ -287,7 +291,7 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
     pl_status st = pl_blame_run(state->model, state->in, &a, NULL, &options, &blame, &trouble);
     if (st == PL_E_MEMORY || st == PL_E_IO) {
         *err = trouble;
-    } else if (st != PL_OK) { /* the replay cannot run it: it cannot be asked */
+    } else if (st != PL_OK) { /* the replay cannot run it: invalid */
         out->invalid = true;
         snprintf(out->why, sizeof(out->why), "%.*s", (int)sizeof(out->why) - 1, trouble.message);
         st = PL_OK;
@@ -307,8 +311,8 @@ static pl_status judge(pl_oracle *o, pl_side_run *run, pl_mini_state *state, pl_
     return st;
 }
 
-/* --accuracy: what the predicate of `run` calls right is no failure, whatever blame says; what it
- * calls wrong is one, though no operation is to blame. */
+/* By accuracy: outputs that the predicate accepts are no failure, whatever blame says; rejected
+ * ones are, even without a culprit. */
 static pl_status judge_accuracy(pl_oracle *o, const pl_side_run *run, pl_mini_state *state,
                                 pl_observed *out, pl_err *err) {
     const pl_value *wrong = NULL;
@@ -381,7 +385,7 @@ static pl_status collect_values(pl_oracle *o, const pl_side_run *run, pl_mini_st
 
 /* ---- the whole ---- */
 
-/* Starting a guard, and a runtime in it, costs more than most candidates do. */
+/* Starting a guard with a runtime costs more than most candidates. */
 static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     under_test *u = o->self;
     const double left = pl_mini_seconds_left(o->m);
@@ -389,7 +393,7 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     pl_backend_options options = pl_backend_options_for(spec, timeout, o->m->options->memory_limit);
     options.tmp_dir = o->m->work;
     options.sandbox = o->m->options->sandbox;
-    /* Candidates refer to the original's weights in its own file. */
+    /* Candidates refer to the original's weights in its file. */
     const pl_model *original = o->m->original;
     const char *const file = original != NULL && original->path[0] != '\0' ? original->path : NULL;
     options.readable = &file;
@@ -404,7 +408,7 @@ static pl_status keep_open(pl_oracle *o, const char *spec, pl_err *err) {
     return pl_backend_open(spec, &options, &u->backend, err);
 }
 
-/* The other process talks to that guard. */
+/* The parent process owns the connection to that guard. */
 static void forked(pl_oracle *o) {
     under_test *u = o->self;
     pl_backend_abandon(u->backend);
@@ -443,7 +447,7 @@ static pl_status run_backend(pl_oracle *o, pl_mini_state *state, pl_side_run *ru
     }
     o->oracle_seconds += pl_api_seconds() - since;
     if (st != PL_OK) st = classify(run, state, compiling, &trouble, out, err);
-    run->options.spec = ""; /* lives no longer */
+    run->options.spec = ""; /* it is freed */
     pl_buf_release(&spec);
     return st;
 }
@@ -455,7 +459,7 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
     u->learning = o->n_runs == 1;
     if (u->learning)
         PL_TRY(pl_planted_find(&u->planted, o->m->options->backend, state->model->graph, err));
-    /* Blame replays in this process: a model must come to an end there. */
+    /* Blame replays in this process, where the model must terminate. */
     const bool may_hang = (!u->learning && o->target.kind == PL_FAIL_TIMEOUT) ||
                           pl_model_has_flag(state->model, PL_OP_CONTROL);
     pl_status st = may_hang ? check_reference(o, state, out, err) : PL_OK;

@@ -1,5 +1,5 @@
-/* The user's own oracle: a command that says by its exit code, or by what it prints, whether the
- * model fails. {model} is the file, {dir} a folder with model.onnx and test_data_set_0/. */
+/* The user's oracle: a command whose exit code or output says whether the model fails. {model} is
+ * the file, {dir} a folder with model.onnx and test_data_set_0/. */
 #include <errno.h>
 #include <fcntl.h>
 #include <regex.h>
@@ -51,7 +51,7 @@ static void release(pl_oracle *o) {
     pl_free(c);
 }
 
-/* Without the sync of pl_file_write: a query's file need not outlive a crash. */
+/* Without the sync of pl_file_write: the file of a query need not survive a crash. */
 static pl_status write_file(const char *path, const pl_buf *buf, pl_err *err) {
     const int fd = pl_fd_open(path, O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
     size_t at = 0;
@@ -173,8 +173,9 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     pl_buf_puts(&command, "; ");
     pl_check_put_command(&command, c->command);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
-    /* A scout's command is ended with the scout, and ours by whoever interrupts us at the terminal.
-     * With a time-out it leads a group of its own, to be ended with all that it started. */
+    /* A speculative command ends with its process; ours when the user interrupts us at the
+     * terminal. With a time-out it gets its own process group, so that everything it started can be
+     * ended. */
     const double given = o->m->options->timeout, left = pl_mini_seconds_left(o->m);
     const bool limited = given > 0 || o->m->options->max_time > 0;
     const bool with_us = pl_ahead_is_scout(o->m->ahead) || !limited;
@@ -195,7 +196,7 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     return st;
 }
 
-/* A new name each time: writing over a file makes ext4 wait for the disk. */
+/* A new name each time: overwriting a file makes ext4 wait for the disk. */
 static void next_name(pl_oracle *o, char *out, size_t n_out) {
     check *c = o->self;
     snprintf(out, n_out, "%s/candidate_%ld_%zu.onnx", o->m->work, (long)getpid(), c->n_asked++);

@@ -1,4 +1,4 @@
-/* Renumbering planted faults. Works on the text of a spec: "jit:inject=KIND@OP:N,…". */
+/* Renumbers injected faults. Works on the text of a spec: "jit:inject=KIND@OP:N,…". */
 #include "flows/minify/oracle/planted.h"
 
 #include <stdio.h>
@@ -71,7 +71,7 @@ pl_status pl_planted_find(pl_planted *p, const char *spec, const pl_graph *graph
     return PL_OK;
 }
 
-/* What number has the node that makes `value` among those of its type? 0 = it is not there. */
+/* Number of the node that computes `value` among those of its type; 0 = not found. */
 static long number_of(const pl_graph *graph, const char *op, const char *value) {
     long n = 0;
     for (size_t i = 0; i < graph->n_nodes; i++) {

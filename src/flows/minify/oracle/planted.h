@@ -1,5 +1,5 @@
-/* Planted faults that follow their node: KIND@OP:N counts nodes of one type, and that number
- * changes when nodes before it go. */
+/* Injected faults that follow their node: KIND@OP:N counts nodes of one type, and the number
+ * changes when nodes before it are removed. */
 #ifndef PL_PLANTED_H
 #define PL_PLANTED_H
 
@@ -10,15 +10,14 @@ enum { PL_PLANTED_MAX = 8 };
 typedef struct pl_planted {
     struct {
         char op[64];
-        char *value; /* that the node makes; NULL = all nodes of the type */
+        char *value; /* output of the node; NULL = all nodes of the type */
     } faults[PL_PLANTED_MAX];
     size_t n_faults;
 } pl_planted;
 
-/* Notes which nodes of the original the spec means. */
+/* Finds the nodes of the original that the spec refers to. */
 pl_status pl_planted_find(pl_planted *p, const char *spec, const pl_graph *graph, pl_err *err);
-/* The spec with the numbers that these nodes have in a candidate; without faults whose node is
- * gone. */
+/* The spec with the numbers of these nodes in a candidate; without faults whose node is gone. */
 pl_status pl_planted_spec(const pl_planted *p, const char *spec, const pl_graph *graph, pl_buf *out,
                           pl_err *err);
 void pl_planted_release(pl_planted *p);

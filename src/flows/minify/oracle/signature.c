@@ -1,4 +1,4 @@
-/* Failure signatures: equality, words, JSON. */
+/* Failure signatures: equality, text, JSON. */
 #include "flows/minify/oracle/signature.h"
 
 #include <ctype.h>
@@ -27,7 +27,7 @@ const char *pl_fail_kind_name(pl_fail_kind kind) {
 
 /* ---- texts ---- */
 
-/* Quoted names and numbers become one character each; addresses go with the numbers. */
+/* Replaces quoted names and numbers, including addresses, by one character each. */
 static size_t normalize(const char *from, char *to, size_t n_to) {
     size_t n = 0;
     while (*from != '\0' && n + 1 < n_to) {
@@ -47,7 +47,7 @@ static size_t normalize(const char *from, char *to, size_t n_to) {
     return n;
 }
 
-/* Longest common run of a[a0..a1) and b[b0..b1); the earliest of equals, as difflib has it. */
+/* Longest common run of a[a0..a1) and b[b0..b1); the earliest of equals, as in difflib. */
 static size_t longest(const char *a, size_t a0, size_t a1, const char *b, size_t b0, size_t b1,
                       size_t *at_a, size_t *at_b) {
     uint16_t row[2][PL_SIGNATURE_TEXT + 1] = { { 0 } };
@@ -77,7 +77,7 @@ double pl_text_similarity(const char *x, const char *y) {
     waiting[0].a0 = waiting[0].b0 = 0;
     waiting[0].a1 = n_a;
     waiting[0].b1 = n_b;
-    while (n_waiting > 0) { /* each found run takes at least one character: bounded */
+    while (n_waiting > 0) { /* terminates: each run has at least one character */
         n_waiting--;
         const size_t a0 = waiting[n_waiting].a0, a1 = waiting[n_waiting].a1;
         const size_t b0 = waiting[n_waiting].b0, b1 = waiting[n_waiting].b1;
@@ -104,8 +104,8 @@ static bool same_text(const pl_signature *target, const pl_signature *seen, cons
 
 /* ---- equality ---- */
 
-/* "offset 0.25": the word, not the number. A tensor with fewer elements may no longer tell an
- * offset from a scale. */
+/* "offset 0.25": compares the word, not the number. With fewer elements an offset may look like a
+ * scale. */
 static bool same_error_kind(const pl_signature *target, const pl_signature *seen) {
     const size_t n = strcspn(target->error_kind, " ");
     return seen->n_elements != target->n_elements ||

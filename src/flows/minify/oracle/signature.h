@@ -1,4 +1,4 @@
-/* What a failure looks like, so that a smaller model can be asked for the same one.
+/* What a failure looks like, to recognise the same one in a smaller model.
  *
  * A candidate counts only when it shows the target's signature; another failure is another bug.
  * Names and numbers in error texts change from candidate to candidate and are not compared;
@@ -36,7 +36,7 @@ enum { PL_SIGNATURE_TEXT = 600 };
 typedef struct pl_signature {
     pl_fail_kind kind;
     char op[64];                  /* blamed operator type; "" = not known */
-    char value[256];              /* blamed value; for people, and to tell two bugs apart */
+    char value[256];              /* blamed value; for users, and to distinguish two bugs */
     char error_kind[48];          /* "offset", "scale", …: of divergences */
     int64_t n_elements;           /* of the blamed value; 0 = not known */
     double q;                     /* in units of the bound; NAN = none */
@@ -46,12 +46,11 @@ typedef struct pl_signature {
 
 void pl_signature_init(pl_signature *s);
 const char *pl_fail_kind_name(pl_fail_kind kind);
-/* Does `seen` show the target's failure? `check_str` (may be NULL) must then be part of an error's
- * text, in place of similarity. */
+/* Does `seen` show the target's failure? With `check_str` (may be NULL) the error text must contain
+ * it, instead of being similar. */
 bool pl_signature_matches(const pl_signature *target, const pl_signature *seen,
                           const char *check_str);
-/* Ratio of matching characters as in Python's difflib, 0 to 1, of texts without their names and
- * numbers. */
+/* Ratio of matching characters as in Python's difflib, 0 to 1, ignoring names and numbers. */
 double pl_text_similarity(const char *x, const char *y);
 /* "divergence of Relu (offset)", "signal 11", … */
 void pl_signature_describe(const pl_signature *s, char *out, size_t n_out);

@@ -1,5 +1,5 @@
-/* The best model so far on disk after each step: what a killed run leaves, and what it resumes
- * from. Named by node count; a second one of the same count gets a number. */
+/* Saves the best model after each step: what a killed run leaves and can resume from. Named by node
+ * count; a second one with the same count gets a number. */
 #include "flows/minify/repro/checkpoint.h"
 
 #include <stdio.h>
@@ -15,10 +15,10 @@
 #include "flows/minify/search/mini_ahead.h"
 #include "flows/minify/search/mini_state.h"
 
-/* Models with much data are not written at every step. */
+/* Models with much data are not saved at every step. */
 enum { LARGE_ELEMENTS = 1 << 20, SECONDS_BETWEEN = 5 };
 
-/* NODES or NODES-K, and with .…tmp… around it what a killed run was writing. */
+/* NODES or NODES-K; with .…tmp… around it, an unfinished one of a killed run. */
 static bool is_checkpoint(const char *name, bool unfinished) {
     static const char digits[] = "0123456789";
     if (unfinished && *name++ != '.') return false;
@@ -54,7 +54,7 @@ void pl_mini_checkpoints_remove(const pl_mini *m) {
         pl_free(path);
     }
     pl_dir_list_free(&list);
-    rmdir(m->checkpoints); /* what else is in it is not ours */
+    rmdir(m->checkpoints); /* fails if it has other files: those are not ours */
 }
 
 pl_repro pl_mini_repro(const pl_mini *m, const pl_mini_state *state, const pl_buf *spec) {

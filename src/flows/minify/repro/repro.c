@@ -153,7 +153,7 @@ static pl_status write_scripts(const pl_repro *r, const char *dir, pl_buf *notes
     return PL_OK;
 }
 
-/* Written again when it was verified: this file of ours may be replaced. */
+/* Written again after verifying: only this file of ours is replaced. */
 static pl_status write_json(const pl_repro *r, const char *dir, pl_err *err) {
     pl_buf buf = PL_BUF_INIT;
     pl_dir *own = NULL;

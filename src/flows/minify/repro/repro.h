@@ -1,5 +1,5 @@
-/* The repro folder (docs/minify.md): a model that fails, its inputs, what is expected and what was
- * seen, and the commands; written whole or not at all. */
+/* The repro folder (docs/minify.md): a model that fails, its inputs, expected and observed outputs,
+ * and the commands; written completely or not at all. */
 #ifndef PL_REPRO_H
 #define PL_REPRO_H
 
@@ -16,17 +16,17 @@ typedef struct pl_repro {
     pl_datum *const *in;            /* by input; NULL entries have no data */
     const char *backend;            /* spec; NULL = a check */
     const char *check, *fail_regex; /* the user's own oracle; NULL = none */
-    int fail_code;                  /* -1 = any but 0 */
-    const char *check_str;          /* must be in the error's text; NULL = a similar text */
+    int fail_code;                  /* -1 = any non-zero */
+    const char *check_str;          /* must be in the error message; NULL = a similar message */
     const char *command;            /* default of run.sh: "run", "minify", "analyze" or "query" */
     const char *source;             /* the model it comes from; "" */
-    const pl_signature *signature;  /* what the model shows; NULL = not known */
-    const pl_signature *original;   /* what the original showed; NULL = the same */
-    const pl_signature *target;     /* a checkpoint: what a run that goes on looks for; NULL */
+    const pl_signature *signature;  /* signature of the model; NULL = not known */
+    const pl_signature *original;   /* signature of the original; NULL = the same */
+    const pl_signature *target;     /* for a checkpoint: what a resumed run looks for; NULL */
     size_t n_nodes_before, n_queries;
     bool minified, one_minimal;
-    bool stable;  /* no versions, CPU and times */
-    bool light;   /* a checkpoint: model, inputs, repro.json and run.sh only */
+    bool stable;  /* without versions, CPU and times */
+    bool light;   /* for a checkpoint: only model, inputs, repro.json and run.sh */
     bool no_data; /* shapes and types only: inputs are generated again */
     uint64_t seed;
     double timeout;
@@ -36,10 +36,12 @@ typedef struct pl_repro {
     bool eval, backward;      /* what was done to the model before */
     const char *amp;          /* "", "fp16", "bf16" */
     pl_accuracy_options rule; /* when its outputs are wrong; .accuracy false = by blame alone */
-    const char *remains;      /* JSON of what is left of the original's weights; NULL = not asked */
+    /* Which level or pass of the backend does it, and the reason; NULL = not asked for. */
+    const char *bisect_level, *bisect_pass, *bisect_reason;
+    const char *remains; /* JSON of what is left of the original's weights; NULL = not asked */
     /* Filled by pl_repro_observe. */
-    pl_datum **expected, **observed; /* by output; NULL arrays = not there */
-    char error[600];                 /* what the backend said instead of outputs; "" */
+    pl_datum **expected, **observed; /* by output; NULL arrays = none */
+    char error[600];                 /* error of the backend instead of outputs; "" */
     char version[64];                /* of the backend */
     /* Filled by pl_repro_verify. */
     bool verified;
@@ -51,14 +53,14 @@ typedef struct pl_repro {
 pl_status pl_repro_observe(pl_repro *r, pl_err *err);
 /* Data of observe. */
 void pl_repro_release(pl_repro *r);
-/* Writes all of it beside `dir`, under a name that nothing had (the caller's, to publish or to
- * remove). *notes (one line each) and the README list what could not be packed. */
+/* Writes everything to a new folder beside `dir` (the caller renames or removes it). *notes (one
+ * line each) and the README list what could not be packed. */
 pl_status pl_repro_stage(const pl_repro *r, const char *dir, pl_buf *notes, char **temporary,
                          pl_err *err);
 /* The same, and gives it its name. */
 pl_status pl_repro_write(const pl_repro *r, const char *dir, pl_buf *notes, pl_err *err);
-/* Asks the written files in a new process (`program` minify --query DIR) and writes the outcome
- * into repro.json. */
+/* Verifies the written files in a new process (`program` minify --query DIR) and writes the result
+ * to repro.json. */
 pl_status pl_repro_verify(pl_repro *r, const char *program, const char *dir, pl_err *err);
 pl_status pl_repro_zip(const char *dir, const char *path, pl_err *err);
 
@@ -66,14 +68,14 @@ pl_status pl_repro_zip(const char *dir, const char *path, pl_err *err);
 void pl_repro_put_json(const pl_repro *r, pl_buf *out);
 void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes, pl_buf *out);
 void pl_repro_put_run(const pl_repro *r, pl_buf *out);
-/* A check for a shell in which plumb_model and plumb_dir are set: they stand for {model} and {dir}
- * and stay one word whatever is in them, inside quotes too (oracle_check.c). */
+/* A check for a shell in which plumb_model and plumb_dir are set: they replace {model} and {dir}
+ * and stay one word whatever their content, also inside quotes (oracle_check.c). */
 void pl_check_put_command(pl_buf *out, const char *command);
 bool pl_repro_is_ort(const pl_repro *r);
 typedef enum pl_script { PL_SCRIPT_PYTHON, PL_SCRIPT_NODE, PL_SCRIPT_C } pl_script;
 pl_status pl_repro_put_script(const pl_repro *r, pl_script which, pl_buf *out, pl_err *err);
 
-/* What a repro.json says; strings live in the arena, "" where absent. */
+/* Contents of a repro.json; strings are in the arena, "" when missing. */
 typedef struct pl_repro_info {
     const char *backend, *check;
     pl_signature signature, target, original;

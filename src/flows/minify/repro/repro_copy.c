@@ -1,8 +1,8 @@
-/* ./repro, a copy of the newest checkpoint, and whose folder it is.
+/* ./repro, a copy of the newest checkpoint.
  *
- * The copy carries a marker with the hash of all that plumb put into it. Only a folder whose marker
- * still fits is replaced: added notes, the user's own repro, a folder without marker
- * stay, and the copy goes to repro-2, repro-3… */
+ * The copy has a marker with the hash of everything plumb wrote. Only a folder whose marker still
+ * matches is replaced. If it has added notes, is the user's own repro or has no marker, it stays,
+ * and the copy goes to repro-2, repro-3… */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #define MARKER ".plumb-copy"
 enum { DEPTH_MAX = 8, COPIES_MAX = 1000, MARKER_MAX = 64 };
 
-/* Names and bytes below `name`, links and other things by their name only. */
+/* Hashes names and bytes inside `name`; links and other kinds by name only. */
 static pl_status hash_folder(const pl_dir *dir, const char *name, int depth, pl_hasher *hasher,
                              pl_err *err) {
     pl_dir_list list = { NULL, 0 };
@@ -56,7 +56,7 @@ static pl_status describe(const pl_dir *dir, char out[MARKER_MAX], pl_err *err) 
     return st;
 }
 
-/* What plumb put there, and nothing else. */
+/* Does it contain exactly what plumb wrote? */
 static bool is_own_copy(const char *path) {
     char now[MARKER_MAX] = "";
     pl_dir *dir = NULL;

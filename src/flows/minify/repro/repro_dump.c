@@ -1,8 +1,8 @@
-/* Repro levels: a checkpoint of a model as it is, before or after a run fails.
+/* Repro levels: a checkpoint of the model before or after a run fails.
  *
  * DIR/run_TIME-PID/checkpoints/NODES[-k]/, and ./repro as a copy of the newest (repro_copy.c). A
- * dump never hides what went wrong: the caller has said that first, and trouble here is only a
- * message. */
+ * dump never hides the original error: the caller reports that first, and problems here are only
+ * messages. */
 #include "flows/minify/repro/repro_dump.h"
 
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "base/alloc.h"
 #include "base/door.h"
 #include "flows/api/options.h"
@@ -72,7 +73,7 @@ pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
 
 /* ---- plumb_repro_dump ---- */
 
-/* The model as the backend gets it; as it is where that cannot be made, and then it says so. */
+/* The model as the backend gets it; if that cannot be made, the original, with a note. */
 static pl_status write_prepared(pl_dump *d, pl_model *model, pl_datum *const *in, pl_buf *log,
                                 pl_err *err) {
     char path[4096];
@@ -96,7 +97,7 @@ static pl_status write_prepared(pl_dump *d, pl_model *model, pl_datum *const *in
     return st;
 }
 
-/* Levels 1 and 2 write when something fails, which nobody has asked for: not a gigabyte. */
+/* Levels 1 and 2 write when something fails, without being asked: limit the size. */
 enum { UNASKED_LEVEL = 2 };
 #define UNASKED_BYTES (UINT64_C(256) << 20)
 
@@ -126,7 +127,7 @@ static pl_status dump(const plumb_model *m, const plumb_repro_options *o, pl_buf
     pl_dump d = { .level = o->level,
                   .run_dir = run_dir,
                   .name = o->name,
-                  .backend = o->backend == NULL ? "eager" : o->backend,
+                  .backend = pl_backend_spec_or_default(o->backend),
                   .no_data = o->no_data != 0,
                   .seed = o->inputs->seed,
                   .timeout = o->timeout,

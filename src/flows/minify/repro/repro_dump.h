@@ -1,4 +1,4 @@
-/* Checkpoints of a model as it is (repro levels). */
+/* Checkpoints of a model by repro level. */
 #ifndef PL_REPRO_DUMP_H
 #define PL_REPRO_DUMP_H
 
@@ -19,11 +19,12 @@ typedef struct pl_dump {
 
 /* DEBUG_DIR/run_TIME-PID; debug_dir NULL = plumb-debug. */
 void pl_dump_run_dir(const char *debug_dir, char *out, size_t n_out);
-/* Writes the checkpoint and ./repro; says so in *log. */
+/* Writes the checkpoint and ./repro; reports it in *log. */
 pl_status pl_dump_write(const pl_dump *d, pl_model *model, pl_datum *const *in,
                         const pl_signature *signature, char *path, size_t n_path, pl_buf *log,
                         pl_err *err);
-/* The repro as ./repro, or under another name where that is not plumb's own; *name tells. */
+/* Copies the repro to ./repro, or under another name if that is not plumb's own copy; *name
+ * tells. */
 pl_status pl_repro_copy(const pl_repro *r, char *name, size_t n_name, pl_err *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/escape.h"
 #include "flows/minify/repro/repro.h"
 
-/* Lines of the programs; "@" is where their settings go. */
+/* Lines of the programs; "@" is replaced by their settings. */
 /* clang-format off */
 static const char *const python_lines[] = {
 #include "flows/minify/repro/repro_ort_py.inc"
@@ -54,9 +54,9 @@ static int level_of(const char *opt) {
     return strcmp(opt, "basic") == 0 ? 1 : strcmp(opt, "extended") == 0 ? 2 : 99;
 }
 
-#define NEVER 1e300 /* an output that was right, or not seen, does not tell */
+#define NEVER 1e300 /* an output that was right or not observed proves nothing */
 
-/* How far an output must be off to show the bug: half of what was seen. */
+/* How far an output must be off to show the bug: half of the observed error. */
 static double limit_of(const pl_repro *r, size_t i) {
     const pl_datum *a = r->observed == NULL ? NULL : r->observed[i];
     const pl_datum *b = r->expected == NULL ? NULL : r->expected[i];
@@ -88,12 +88,21 @@ static void put_limits(const pl_repro *r, pl_buf *out) {
         pl_buf_printf(out, "%s%.17g", i == 0 ? "" : ", ", limit_of(r, i));
 }
 
+/* The bug is that ONNX Runtime fails; otherwise a failure says nothing about the bug. */
+static bool must_fail(const pl_repro *r) {
+    return r->error[0] != '\0' ||
+           (r->signature != NULL && r->signature->kind > PL_FAIL_DETERMINISM);
+}
+
 static void put_python(const pl_repro *r, const settings *s, pl_buf *out) {
     pl_buf_printf(out, "LEVEL, THREADS = %d, %ld\nDISABLE = [", level_of(s->opt), s->threads);
     if (s->disable[0] != '\0') put_disabled(out, PL_ESCAPE_PYTHON, s->disable);
     pl_buf_puts(out, "]\nLIMITS = [");
     put_limits(r, out);
-    pl_buf_puts(out, "]  # half of the error observed, by output\n");
+    pl_buf_printf(out,
+                  "]  # half of the error observed, by output\nMUST_FAIL = %s  # the bug is an "
+                  "error of ONNX Runtime\n",
+                  must_fail(r) ? "True" : "False");
 }
 
 static void put_node(const pl_repro *r, const settings *s, pl_buf *out) {
@@ -109,7 +118,10 @@ static void put_node(const pl_repro *r, const settings *s, pl_buf *out) {
     }
     pl_buf_puts(out, "const LIMITS = [");
     put_limits(r, out);
-    pl_buf_puts(out, "];  // half of the error observed, by output\n");
+    pl_buf_printf(out,
+                  "];  // half of the error observed, by output\nconst MUST_FAIL = %s;  // the bug "
+                  "is an error of ONNX Runtime\nconst N_INPUTS = %zu;\n",
+                  must_fail(r) ? "true" : "false", r->model->graph->n_inputs);
 }
 
 static void put_names(pl_buf *out, const char *what, pl_value *const *values, size_t n) {
@@ -123,12 +135,14 @@ static void put_names(pl_buf *out, const char *what, pl_value *const *values, si
 
 static void put_c(const pl_repro *r, const settings *s, pl_buf *out) {
     const pl_graph *graph = r->model->graph;
-    pl_buf_puts(
-        out, "/* Runs model.onnx with ONNX Runtime. Exits with 1 if the bug shows, with 0 if not.\n"
-             " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
-             "libonnxruntime.so.1\n */\n");
+    pl_buf_puts(out, "/* Runs model.onnx with ONNX Runtime. Exits with 1 if the bug shows, 0 if "
+                     "not, 2 if it cannot run here.\n"
+                     " *   cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort "
+                     "libonnxruntime.so.1\n */\n");
     pl_buf_printf(out, "#define N_INPUTS %zu\n#define N_OUTPUTS %zu\n", graph->n_inputs,
                   graph->n_outputs);
+    pl_buf_printf(out, "#define MUST_FAIL %d /* the bug is an error of ONNX Runtime */\n",
+                  must_fail(r));
     pl_buf_printf(out, "#define LEVEL %d\n#define THREADS %ld\n#define DISABLE ", level_of(s->opt),
                   s->threads);
     put_disabled(out, PL_ESCAPE_C, s->disable);

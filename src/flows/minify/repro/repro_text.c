@@ -36,7 +36,7 @@ static void put_context(pl_json *json, const pl_repro *r) {
     pl_json_object_end(json);
 }
 
-/* When outputs are wrong: what `run` with these options says. */
+/* The rule for wrong outputs. */
 static void put_rule(pl_json *json, const pl_accuracy_options *rule) {
     pl_json_key(json, "predicate");
     pl_json_object_begin(json);
@@ -45,6 +45,15 @@ static void put_rule(pl_json *json, const pl_accuracy_options *rule) {
     pl_json_put_string(json, "profile", rule->profile == NULL ? "plumb" : rule->profile);
     pl_json_put_string(json, "same", or_empty(rule->same));
     pl_json_put_double(json, "tol", rule->tol);
+    pl_json_object_end(json);
+}
+
+static void put_bisect(pl_json *json, const pl_repro *r) {
+    pl_json_key(json, "bisect");
+    pl_json_object_begin(json);
+    pl_json_put_string(json, "level", or_empty(r->bisect_level));
+    pl_json_put_string(json, "pass", or_empty(r->bisect_pass));
+    pl_json_put_string(json, "reason", r->bisect_reason);
     pl_json_object_end(json);
 }
 
@@ -83,6 +92,7 @@ void pl_repro_put_json(const pl_repro *r, pl_buf *out) {
         pl_json_put_int(&json, "queries", (int64_t)r->n_queries);
         pl_json_put_bool(&json, "one_minimal", r->one_minimal);
     }
+    if (r->bisect_reason != NULL) put_bisect(&json, r);
     pl_json_put_bool(&json, "verified", r->verified);
     pl_json_put_string(&json, "outcome", r->outcome);
     pl_json_put_string(&json, "error", r->error);
@@ -208,9 +218,8 @@ static void put_arguments(const pl_repro *r, pl_buf *out) {
     if (r->sandbox == PLUMB_SANDBOX_OFF) pl_buf_puts(out, " --sandbox off");
 }
 
-/* As `run` and `minify` spell it. A repro's model is made already: eval mode is not put on it
- * again.
- */
+/* As options of `run` and `minify`. The repro's model is already in eval mode, so that is not
+ * repeated. */
 static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
     const pl_accuracy_options *rule = &r->rule;
     const bool torch = rule->profile != NULL && strcmp(rule->profile, "torch") == 0;
@@ -228,8 +237,7 @@ static void put_rule_arguments(const pl_repro *r, bool run, pl_buf *out) {
     pl_escape_put(out, PL_ESCAPE_SHELL, rule->same);
 }
 
-/* It stays in the folder where it is called: a check, a program or a library may have been named
- * from there. */
+/* It stays in the current folder: a check, a program or a library may be relative to it. */
 void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
     pl_buf_printf(out,
                   "#!/bin/sh\n"
@@ -244,7 +252,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
                   command_of(r), command_of(r));
     if (r->check != NULL) {
         pl_check_put_command(out, r->check);
-        pl_buf_putc(out, '\n'); /* it may end in a comment */
+        pl_buf_putc(out, '\n'); /* the command may end in a comment */
     } else {
         pl_buf_puts(out, "exec \"$plumb\" run \"$plumb_dir\"");
         put_arguments(r, out);
@@ -279,7 +287,7 @@ void pl_repro_put_run(const pl_repro *r, pl_buf *out) {
 
 /* ---- README.md ---- */
 
-/* Text of others as a block of Markdown: every line of it. */
+/* Untrusted text as an indented Markdown block: every line. */
 static void put_block(pl_buf *out, const char *text) {
     pl_buf_putc(out, '\n');
     pl_escape_put(out, PL_ESCAPE_MD_BLOCK, text);
@@ -333,12 +341,13 @@ static void put_data(const pl_repro *r, pl_buf *out) {
 static void put_how(const pl_repro *r, pl_buf *out) {
     pl_buf_puts(out, "\n## How to run it\n\n");
     if (pl_repro_is_ort(r) && r->expected != NULL && !r->no_data) {
-        pl_buf_puts(out,
-                    "Without plumb; each exits with 1 if the bug shows, with 0 if not:\n\n"
-                    "    python3 repro_ort.py                 # pip install onnx onnxruntime\n"
-                    "    node repro_ort.js                    # npm install onnxruntime-node\n"
-                    "    cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort libonnxruntime.so.1\n"
-                    "\nWith plumb:\n\n");
+        pl_buf_puts(
+            out,
+            "Without plumb; each exits with 1 if the bug shows, 0 if not, 2 if it cannot run:\n\n"
+            "    python3 repro_ort.py                 # pip install onnx onnxruntime\n"
+            "    node repro_ort.js                    # npm install onnxruntime-node\n"
+            "    cc repro_ort.c -o repro_ort -ldl -lm && ./repro_ort libonnxruntime.so.1\n"
+            "\nWith plumb:\n\n");
     }
     pl_buf_puts(out, "    ./run.sh run       # runs it\n"
                      "    ./run.sh query     # exit code 1: it still fails\n"
@@ -346,16 +355,31 @@ static void put_how(const pl_repro *r, pl_buf *out) {
                      "    ./run.sh minify    # makes it smaller\n");
 }
 
+/* What --bisect found. */
+static void put_cause(const pl_repro *r, pl_buf *out) {
+    const char *level = or_empty(r->bisect_level), *pass = or_empty(r->bisect_pass);
+    pl_buf_puts(out, "\nCause: ");
+    if (pass[0] != '\0') {
+        pl_buf_printf(out, "the optimisation pass ");
+        pl_escape_put(out, PL_ESCAPE_MD_CODE, pass);
+        pl_buf_puts(out, "; ");
+    }
+    if (level[0] != '\0') pl_buf_printf(out, "lowest level that fails: %s; ", level);
+    pl_escape_put(out, PL_ESCAPE_MARKDOWN, r->bisect_reason);
+    pl_buf_puts(out, ".\n");
+}
+
 void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *notes,
                          pl_buf *out) {
     char signature[400] = "a model that fails";
-    /* The original had more elements to tell the kind of error from. */
+    /* The original had more elements to determine the kind of error. */
     const pl_signature *told = r->original != NULL ? r->original : r->signature;
     if (told != NULL) pl_signature_describe(told, signature, sizeof(signature));
     pl_buf_puts(out, "# ");
     pl_escape_put(out, PL_ESCAPE_MARKDOWN, r->backend != NULL ? r->backend : "check");
     pl_buf_puts(out, ": ");
     pl_escape_put(out, PL_ESCAPE_MARKDOWN, signature);
+    if (or_empty(r->bisect_pass)[0] != '\0') pl_buf_printf(out, " by %s", r->bisect_pass);
     pl_buf_puts(out, "\n\n");
     pl_buf_printf(out, "A model of %zu node%s", pl_model_count_nodes(r->model),
                   pl_model_count_nodes(r->model) == 1 ? "" : "s");
@@ -367,6 +391,7 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
     if (r->signature != NULL && r->signature->text[0] != '\0') {
         put_block(out, r->signature->text);
     }
+    if (r->bisect_reason != NULL) put_cause(r, out);
     if (r->check != NULL) {
         pl_buf_puts(out, "\nThe check that fails:\n");
         put_block(out, r->check);
@@ -376,7 +401,7 @@ void pl_repro_put_readme(const pl_repro *r, const char *model_text, const char *
     const size_t n = strlen(model_text);
     if (n > 0 && n <= README_MODEL_MAX) {
         pl_buf_puts(out, "\n## The model\n");
-        put_block(out, model_text); /* a fence could be closed by a name in it */
+        put_block(out, model_text); /* a name could close a fence */
     }
     if (r->remains != NULL) pl_buf_printf(out, "\nOriginal weights: %s.\n", r->remains);
     if (notes[0] != '\0') {

@@ -1,7 +1,7 @@
 /* plumb_wrap_backend: any backend, with checkpoints by repro level around compile and run.
  *
- * The wrapper is itself a backend. What the inner one says is passed on as it is; a checkpoint that
- * cannot be written is only told to the log. */
+ * The wrapper is itself a backend and passes on the results of the inner one; a checkpoint that
+ * cannot be written is only logged. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ typedef struct wrapped_program {
     plumb_wrapped *w;
     void *inner;
     pl_model *model; /* NULL when it could not be read */
-    bool dumped;     /* with data */
+    bool dumped;     /* was dumped with data */
 } wrapped_program;
 
 static void say(const plumb_wrapped *w, const char *text) {
@@ -132,7 +132,7 @@ static plumb_status run(void *program, const plumb_run_args *args, plumb_error *
     }
     if (st != PLUMB_OK || w->dump.level != 4 || p->model == NULL || accurate(p, args)) return st;
     dump(w, p->model, in);
-    return st; /* the wrong answer is passed on: the program goes on */
+    return st; /* passes the wrong result on: the program continues */
 }
 
 static plumb_status synchronize(void *program, plumb_error *error) {

@@ -1,14 +1,13 @@
-/* Looking ahead: while one question is being answered, forks of this process answer those that come
- * next.
+/* Speculation: while one query runs, forks of this process run the queries that may come next.
  *
- * A scout takes the answer to the present question for granted (and perhaps to some more: its
- * path), goes on exactly as this process would, answers the first question behind its path, reports
- * and ends. So every strategy is run ahead of itself without knowing it, and nothing is shared that
- * could race. Answers are used in the order of the plain search and by the candidate's key: the
- * result is the same whatever the number of jobs. Scouts that went the wrong way are ended.
+ * A scout assumes the answer to the current query (and perhaps some more: its path), continues
+ * exactly as this process would, runs the first query after its path, reports and exits. So
+ * strategies run ahead without knowing it, and nothing is shared that could race. Answers are used
+ * in the order of the plain search and by the candidate's key, so the result is the same for any
+ * number of jobs. Scouts on a wrong path are killed.
  *
- * A fork has only the thread that called it. The pool's threads sleep between questions; where the
- * host has threads of its own, there are no scouts. */
+ * A fork has only the thread that called it. The pool's threads are idle between queries; if the
+ * host program has threads of its own, there are no scouts. */
 #include "flows/minify/search/mini_ahead.h"
 
 #include <errno.h>
@@ -28,10 +27,10 @@
 #include "flows/minify/search/mini_write.h"
 
 enum { JOBS_MAX = 32, STEPS_MAX = 16, PATHS_MAX = 4 * JOBS_MAX };
-#define WORTH_SECONDS 0.005 /* below this a question is answered as soon as a scout is made */
+#define WORTH_SECONDS 0.005 /* shorter queries are not worth a fork */
 #define WORTH_FORKS 4.0
 
-typedef struct path { /* answers that are taken for granted; bit i: the i-th question fails */
+typedef struct path { /* assumed answers; bit i: the i-th query fails */
     uint32_t answers;
     int n_steps;
 } path;
@@ -47,11 +46,11 @@ struct pl_ahead {
     int jobs;
     scout scouts[JOBS_MAX];
     int n_scouts;
-    double rate;         /* of questions that fail, the newest counting most */
-    double seconds;      /* that a question takes */
-    double fork_seconds; /* that making a scout takes */
+    double rate;         /* share of queries that fail, recent ones weighted more */
+    double seconds;      /* time of a query */
+    double fork_seconds; /* time to fork a scout */
     size_t n_sent, n_used;
-    bool is_scout; /* this process is one */
+    bool is_scout; /* this process is a scout */
     path way;
     int fd;
 };
@@ -78,7 +77,7 @@ void pl_ahead_counts(const pl_ahead *a, size_t *n_sent, size_t *n_used) {
 
 /* ---- ending scouts ---- */
 
-/* The zombie keeps the number of its group: what it started is ended with it. */
+/* The zombie keeps its group id, so that everything it started is killed with it. */
 static void end_scout(pl_ahead *a, int i) {
     const scout s = a->scouts[i];
     kill(-s.pid, SIGKILL);
@@ -100,7 +99,7 @@ void pl_ahead_free(pl_ahead *a) {
     pl_free(a);
 }
 
-/* ---- which ways to look ---- */
+/* ---- choosing candidates ---- */
 
 static bool is_taken(const pl_ahead *a, path p) {
     for (int i = 0; i < a->n_scouts; i++)
@@ -115,8 +114,8 @@ static path step(path p, bool fails) {
     return p;
 }
 
-/* The most likely path that no scout is on; false = none is left. Best first: a path is never
- * likelier than its beginning. */
+/* The most likely path without a scout; false = none is left. Best first: a path is never more
+ * likely than its prefix. */
 static bool next_path(const pl_ahead *a, path *out) {
     path open[PATHS_MAX];
     double likely[PATHS_MAX];
@@ -156,9 +155,9 @@ static void become_scout(pl_ahead *a, pid_t parent, path way, int fd) {
     a->is_scout = true;
     a->way = way;
     a->fd = fd;
-    /* What is killed in the midst of its work leaves its files where they are removed. */
+    /* If it is killed, its temporary files are inside the run's folder and get removed. */
     setenv("TMPDIR", a->m->work, 1);
-    a->m->pool = pl_pool_new(1); /* fork did not copy the threads; NULL works too */
+    a->m->pool = pl_pool_new(1); /* fork does not copy threads; NULL works, too */
     a->m->accuracy.pool = a->m->pool;
     pl_oracle *o = a->m->oracle;
     pl_mini_weights_forked(o->weights);
@@ -195,7 +194,7 @@ static bool may_send(const pl_ahead *a) {
     return n_threads > 0 && n_threads <= (uint64_t)pl_pool_threads(a->m->pool);
 }
 
-/* The scout whose answers were all right stands before the question that is asked now. */
+/* The scout whose assumptions were all right, which is at the current query. */
 static int find_arrived(const pl_ahead *a) {
     for (int i = 0; i < a->n_scouts; i++)
         if (a->scouts[i].way.n_steps == 0) return i;
@@ -204,7 +203,7 @@ static int find_arrived(const pl_ahead *a) {
 
 void pl_ahead_send(pl_ahead *a, bool *fails) {
     if (!may_send(a)) return;
-    /* One answers the present question: a scout that has arrived, or this process. */
+    /* The current query is run by a scout that has arrived, or by this process. */
     const int n_wanted = find_arrived(a) >= 0 ? a->jobs : a->jobs - 1;
     while (a->n_scouts < n_wanted) {
         path p;
@@ -225,7 +224,7 @@ void pl_ahead_send_again(pl_ahead *a) {
     if (may_send(a) && find_arrived(a) < 0 && a->n_scouts < a->jobs - 1) send_one(a, none);
 }
 
-/* ---- being one ---- */
+/* ---- the child process ---- */
 
 bool pl_ahead_assume(pl_ahead *a, bool *fails) {
     if (a->way.n_steps == 0) return false;
@@ -244,10 +243,10 @@ void pl_ahead_report(pl_ahead *a, const pl_report *report) {
         from += done;
         n -= (size_t)done;
     }
-    _exit(0); /* nothing here is ours to clean up */
+    _exit(0); /* nothing to clean up in a scout */
 }
 
-/* ---- their answers ---- */
+/* ---- results of the children ---- */
 
 static bool read_report(int fd, pl_report *out) {
     char *to = (char *)out;

@@ -1,4 +1,4 @@
-/* Leaving out nodes by connecting what follows them to one of their inputs of the same type. */
+/* Removes nodes by connecting their readers to one of their inputs of the same type. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,7 +10,7 @@ pl_value *pl_mini_stand_in(const pl_node *node) {
     pl_value *out = NULL;
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == NULL) continue;
-        if (out != NULL) return NULL; /* several outputs: no single input stands for them */
+        if (out != NULL) return NULL; /* several outputs: no single input can replace them */
         out = node->out[i];
     }
     if (out == NULL || out->type == NULL || out->type->kind != PL_TYPE_TENSOR) return NULL;
@@ -91,7 +91,7 @@ pl_status pl_mini_bypass(pl_mini *m, const pl_mini_state *from, const bool *keep
     PL_TRY_GOTO(done, st, pl_graph_remove_nodes(graph, drop, err));
     PL_TRY_GOTO(done, st, pl_graph_remove_dead(graph, &n_dead, err));
     PL_TRY_GOTO(done, st, pl_mini_state_drop_unused(s, &n_dropped, err));
-    pl_mini_values_unref(s->values); /* what follows has other values now */
+    pl_mini_values_unref(s->values); /* later values have changed */
     s->values = NULL;
     if (graph->n_nodes == 0) goto done;
     *out = s;

@@ -1,8 +1,9 @@
-/* Any subset of a state's nodes as a state of its own.
+/* Makes a state from any subset of the nodes of another.
  *
- * A value that a kept node needs from one that is gone becomes an input with the recorded data, or
- * a weight when it depends on no input of the model. A value that a kept node made for others
- * becomes an output: so the failure of two distant nodes stays when all between them goes. */
+ * A value that a kept node needs from a removed one becomes an input with the recorded data, or a
+ * weight if it depends on no input of the model. A value that a kept node computed for others
+ * becomes an output, so a failure of two distant nodes remains when everything between them is
+ * removed. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -79,8 +80,8 @@ static pl_status note_all(cutting *c, pl_err *err) {
     return PL_OK;
 }
 
-/* Outputs of the model first, in their order; then what was made for nodes that are gone. A node
- * that makes nothing of the kind keeps its first output: dead code can be what fails. */
+/* Outputs of the model first, in order; then values computed for removed nodes. A node without
+ * either keeps its first output: dead code can be what fails. */
 static void choose_outputs(cutting *c) {
     const pl_graph *graph = c->graph;
     for (size_t i = 0; i < graph->n_outputs; i++) {
@@ -115,7 +116,7 @@ static pl_status data_of(pl_mini *m, const pl_mini_state *from, const char *name
     if (pl_mini_values_has(from->values, name)) {
         return pl_mini_values_get(from->values, name, out, err);
     }
-    /* A Constant's value is known without a run. */
+    /* The value of a Constant is known without a run. */
     const pl_value *v = pl_graph_find(graph, name);
     *out = NULL;
     if (m->with_data || v == NULL || !pl_node_has_flag(v->producer, PL_OP_CONSTANT)) return PL_OK;
@@ -132,7 +133,7 @@ static pl_status declare(pl_model *model, pl_value *value, const pl_datum *d, pl
     return value->type == NULL ? pl_fail_memory(err, sizeof(pl_type)) : PL_OK;
 }
 
-/* False in *whole: an input has no data, though it needs some. */
+/* *whole is false when an input has no data but needs some. */
 static pl_status feed(pl_mini *m, const pl_mini_state *from, const cutting *c, pl_mini_state *s,
                       bool *whole, pl_err *err) {
     pl_graph *graph = s->model->graph;

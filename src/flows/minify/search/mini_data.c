@@ -1,4 +1,4 @@
-/* Tensors of a state: finding them, cutting them, making them simple. */
+/* Tensors of a state: finding, slicing, simplifying them. */
 #include "flows/minify/search/mini_data.h"
 
 #include <math.h>
@@ -63,7 +63,7 @@ pl_status pl_mini_slice(const pl_tensor *t, int axis, int64_t begin, int64_t cou
     memcpy(dims, t->dims, sizeof(dims));
     dims[axis] = count;
     PL_TRY(pl_tensor_view(t, t->rank, dims, t->strides, begin * t->strides[axis], &view, err));
-    /* A copy: what is cut off should be gone. */
+    /* A copy, so that the rest can be freed. */
     const pl_status st = pl_tensor_copy(view, out, err);
     pl_tensor_unref(view);
     return st;
@@ -112,7 +112,7 @@ static bool wanted(const pl_slot *slot, bool weights) {
     return (slot->input == SIZE_MAX) == weights;
 }
 
-/* Applies a rule to the slots of keep-less items; *changed tells whether anything did change. */
+/* Applies a rule to the slots in `touch`; *changed tells whether anything changed. */
 static pl_status apply(const pl_mini_state *from, const bool *touch, bool weights, pl_simple how,
                        pl_mini_state **out, pl_err *err) {
     pl_slot *slots = NULL;
@@ -152,8 +152,7 @@ static size_t count_slots(const pl_mini_state *s, bool weights) {
     return n;
 }
 
-/* Did the candidate that is asked now become simpler? A rule that only swaps noise for noise is not
- * worth a query. */
+/* Is the candidate simpler? A rule that only replaces noise by noise is not worth a query. */
 static bool simpler(const pl_mini_state *from, const pl_mini_state *candidate) {
     return pl_mini_count_complex(candidate) < pl_mini_count_complex(from);
 }
@@ -184,7 +183,7 @@ pl_status pl_mini_simplify_slots(pl_mini *m, const pl_mini_state *from, bool wei
     memset(touch, 1, n);
     for (int r = 0; r < N_RULES && n > 0 && !fails && st == PL_OK; r++)
         st = try_rule(m, from, touch, weights, rules[r], out, &fails, err);
-    /* Rounded together is not as simple as each could be. */
+    /* Simplified together they may not be as simple as each one could be. */
     for (size_t i = 0; i < n && n > 1 && st == PL_OK; i++) {
         bool one = false;
         memset(touch, 0, n);

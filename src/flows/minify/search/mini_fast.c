@@ -1,9 +1,9 @@
-/* Candidates as bytes without building them: for the user's own check, where the model's bytes are
- * all that is asked.
+/* Candidates as bytes without building them: for the user's check, which only needs the model's
+ * bytes.
  *
  * The best state is serialised once; a subset of its nodes is then a few copies of byte ranges. At
- * 5,000 nodes that is a tenth of what building and serialising a graph costs. What is built in the
- * end is asked again by the driver, so the two ways need not agree on anything but the answer. */
+ * 5,000 nodes that costs a tenth of building and serialising a graph. The driver builds the final
+ * candidate and checks it again, so the two ways only need to agree on the answer. */
 #include "flows/minify/search/mini_fast.h"
 
 #include <string.h>
@@ -48,7 +48,7 @@ void pl_mini_fast_free(pl_mini_fast *f) {
 static bool is_simple(const pl_graph *graph) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
-        if (node->n_in == 0) return false; /* constants become weights when they are cut off */
+        if (node->n_in == 0) return false; /* constants become weights when cut off */
         for (uint32_t k = 0; k < node->n_attrs; k++)
             if (node->attrs[k].type == PL_ATTR_GRAPH || node->attrs[k].type == PL_ATTR_GRAPHS)
                 return false;
@@ -143,7 +143,7 @@ static pl_status prepare(pl_mini *m, const pl_mini_state *from, pl_mini_fast **o
         st = pl_mini_state_bytes(from, m->oracle->weights, &f->bytes, &key, err);
     }
     if (st == PL_OK && (f->bytes.n_bytes > UINT32_MAX || !index_all(f))) {
-        f->n_nodes = 0; /* not to be used */
+        f->n_nodes = 0; /* unusable */
     }
     if (st != PL_OK) {
         pl_mini_fast_free(f);
@@ -188,7 +188,7 @@ static void put_value(pl_buf *out, const pl_mini_fast *f, uint32_t field, const 
     pl_buf_release(&name);
 }
 
-/* Runs of kept nodes are copied in one go. */
+/* Copies runs of kept nodes at once. */
 static void put_nodes(pl_buf *out, const pl_mini_fast *f, const bool *keep) {
     for (size_t i = 0; i < f->n_nodes; i++) {
         if (!keep[i]) continue;
@@ -234,7 +234,7 @@ static void put_outputs(pl_buf *out, const pl_mini_fast *f, const bool *keep, si
     }
 }
 
-/* Inputs: what kept nodes use and no kept node makes. Weights: the small ones that they use. */
+/* Inputs: values that kept nodes use and none computes. Weights: the small ones they use. */
 static void put_sources(pl_buf *out, pl_mini_fast *f, const bool *keep, size_t *n_large) {
     const pl_graph *graph = f->from->model->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {

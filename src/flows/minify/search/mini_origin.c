@@ -1,8 +1,8 @@
-/* Weights where they are: candidates refer to the bytes of the original's own file.
+/* Candidates refer to weights in the original's file.
  *
- * The file gets a second name in the folder of the queries (ONNX wants external data there, and no
- * symbolic links), so that nothing is copied however much the weights weigh. Where that cannot be,
- * on another file system for example, weights are written once (mini_write.c). */
+ * The file gets a hard link in the folder of the queries (ONNX requires external data there, and no
+ * symbolic links), so nothing is copied, however large. If that is impossible, on another file
+ * system for example, weights are written once (mini_write.c). */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,10 +1,10 @@
 /* Leaving out items while the failure stays.
  *
- * From the end: all undecided items are left out at once; if that passes, the shortest prefix that
- * still fails is searched by halving, its last item matters and is kept, and everything after it is
- * gone. One item that matters costs log2(n) + 1 queries, k of them k times that, where delta
- * debugging pays for both halves and for their complements at each level. Where nearly everything
- * matters, steps from the end that double find it in one query each. */
+ * First all undecided items are left out at once. If that passes, bisection finds the shortest
+ * prefix that still fails: its last item is needed, and everything after it is dropped. One needed
+ * item costs log2(n) + 1 queries, k of them k times that; delta debugging pays for both halves and
+ * their complements at each level. If nearly everything is needed, doubling steps from the end find
+ * it with one query each. */
 #include "flows/minify/search/mini_reduce.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ pl_status pl_mini_ask_nodes(pl_mini *m, const pl_mini_state *from, const bool *k
     return st;
 }
 
-/* Asks for the items of [0, n_first) and those that were decided; remembers what fails. */
+/* Queries the items of [0, n_first) and the decided ones; remembers what fails. */
 static pl_status fails_with(pl_reduce *r, const bool *decided, size_t n_first, bool *fails,
                             pl_err *err) {
     pl_mini_state *candidate = NULL;
@@ -69,7 +69,7 @@ static pl_status fails_with(pl_reduce *r, const bool *decided, size_t n_first, b
     return st;
 }
 
-/* The shortest prefix in (low, high] that fails, given that high does and low does not. */
+/* The shortest failing prefix in (low, high], if high fails and low does not. */
 static pl_status halve(pl_reduce *r, const bool *decided, size_t low, size_t high, size_t *out,
                        pl_err *err) {
     while (high - low > 1) {
@@ -82,7 +82,7 @@ static pl_status halve(pl_reduce *r, const bool *decided, size_t low, size_t hig
     return PL_OK;
 }
 
-/* The same from the end, in steps that double; `first` itself has not been asked. */
+/* The same from the end, in doubling steps; `first` itself has not been tried. */
 static pl_status stride(pl_reduce *r, const bool *decided, size_t first, size_t high, size_t *out,
                         pl_err *err) {
     for (size_t step = 1; high > first; step *= 2) {
@@ -98,14 +98,14 @@ static pl_status stride(pl_reduce *r, const bool *decided, size_t first, size_t 
 
 static pl_status search(pl_reduce *r, bool *decided, pl_err *err) {
     const size_t first = r->first_matters && r->n > 0 ? 1 : 0;
-    size_t open = r->n; /* items [first, open) are undecided and there */
+    size_t open = r->n; /* items [first, open) are undecided and present */
     size_t n_in_row = 0;
     if (first == 1) decided[0] = true;
     if (r->last_matters && open > first) decided[--open] = true;
     while (open > first) {
         bool fails = false;
         size_t prefix = open;
-        if (n_in_row == 0) { /* when the last one mattered, the rest will hardly be free */
+        if (n_in_row == 0) { /* if the last one was needed, the rest probably is, too */
             PL_TRY(fails_with(r, decided, first, &fails, err));
             if (fails) return PL_OK;
             PL_TRY(halve(r, decided, first, open, &prefix, err));
@@ -146,7 +146,7 @@ pl_status pl_reduce_run(pl_reduce *r, pl_mini_state **best, pl_err *err) {
         memset(r->keep, 1, r->n);
         st = search(r, decided, err);
     }
-    /* What was only asked for is built now; also when the budget ended the search. */
+    /* Builds what was only queried so far; also if the budget ended the search. */
     if (r->ask != NULL && r->keep != NULL && memchr(r->keep, 0, r->n) != NULL) {
         const pl_status built = r->build(r->ctx, r->keep, &r->best, st == PL_OK ? err : NULL);
         if (st == PL_OK) st = built;
@@ -162,7 +162,7 @@ pl_status pl_reduce_run(pl_reduce *r, pl_mini_state **best, pl_err *err) {
 pl_status pl_mini_truncate(pl_mini *m, const pl_mini_state *from, bool prefix, pl_mini_state **best,
                            pl_err *err) {
     const size_t n = from->model->graph->n_nodes;
-    size_t none = 0, all = n; /* nodes kept: with all it fails, with none it does not */
+    size_t none = 0, all = n; /* number of nodes kept: all fails, none does not */
     pl_mini_state *found = NULL;
     pl_status st = PL_OK;
     bool *keep = pl_calloc(n + 1, sizeof(bool));
@@ -174,7 +174,7 @@ pl_status pl_mini_truncate(pl_mini *m, const pl_mini_state *from, bool prefix, p
         st = pl_mini_ask_nodes(m, from, keep, &fails, err);
         if (st == PL_OK) *(fails ? &all : &none) = middle;
     }
-    if (all < n) { /* also when the budget ended the search */
+    if (all < n) { /* also if the budget ended the search */
         keep_end(keep, n, all, prefix);
         const pl_status built = pl_mini_cut(m, from, keep, &found, st == PL_OK ? err : NULL);
         if (st == PL_OK) st = built;

@@ -56,7 +56,7 @@ pl_status pl_mini_state_copy(const pl_mini_state *from, pl_mini_state **out, pl_
 
 /* ---- measuring ---- */
 
-/* Neither 0 nor 1 nor like the element before it. */
+/* Elements that are neither 0 nor 1 nor equal to the one before. */
 static int64_t count_complex(const pl_tensor *t) {
     int64_t n = 0;
     if (!pl_tensor_is_contiguous(t)) return t->n_elements;
@@ -83,7 +83,7 @@ int64_t pl_mini_count_complex(const pl_mini_state *s) {
         const bool is_weight = i < graph->n_values;
         const pl_datum *d = is_weight ? NULL : s->in[i - graph->n_values];
         const pl_tensor *t = is_weight ? graph->values[i]->init : d == NULL ? NULL : d->tensor;
-        /* Large ones are far from simple; counting them is only worth it once they are small. */
+        /* Large tensors are not simple anyway; counting is worth it only for small ones. */
         if (t != NULL) n += t->n_elements > 65536 ? t->n_elements : count_complex(t);
     }
     return n;
@@ -179,7 +179,7 @@ pl_status pl_mini_state_drop_unused(pl_mini_state *s, size_t *n_dropped, pl_err 
             graph->inputs[n++] = value;
             continue;
         }
-        /* The value stays without a use or a producer: as a weight it would be written. */
+        /* The value remains without use or producer: as a weight it would be written. */
         value->is_input = false;
         value->init = NULL;
         pl_datum_unref(s->in[i]);
@@ -214,7 +214,7 @@ static pl_status forget_types(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* A Loop over nothing may run for ever, and nothing in it could be watched. */
+/* A Loop with an empty body may run forever without calling the hook. */
 static pl_status find_empty_loop(void *ctx, pl_graph *graph, pl_err *err) {
     if (pl_node_bodies(graph->owner) == PL_BODIES_LOOP && graph->n_nodes == 0) {
         *(bool *)ctx = true;

@@ -1,4 +1,4 @@
-/* Recorded data by name, kept in a spool and shared by the states that it fits. */
+/* Recorded data by name, kept in a spool and shared by states. */
 #include "flows/minify/search/mini_values.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* The temporary folder of a run: all that its queries write is in it. It is locked while it is in
- * use, so that the next run can remove what a killed one left (base/unfinished.c). */
+/* The temporary folder of a run: everything its queries write is inside. It is locked while in use,
+ * so that the next run can remove what a killed one left (base/unfinished.c). */
 #include "flows/minify/search/mini_work.h"
 
 #include <math.h>

@@ -1,9 +1,8 @@
-/* Candidates as bytes: what they are known by, and files that share one copy of the weights.
+/* Candidates as bytes: their keys, and files that share one copy of the weights.
  *
- * The cost of a query must not grow with the weights. Large ones are taken out before the model is
- * serialised, and written once to a file that all
- * candidates refer to. Names are part of the key where a user's check may look at them; else two
- * candidates that differ in names only are one. */
+ * The cost of a query must not grow with the weights. Large ones are removed before the model is
+ * serialised, and written once to a file that all candidates refer to. Names are part of the key if
+ * a user's check may look at them; else candidates that differ only in names are the same. */
 #include "flows/minify/search/mini_write.h"
 
 #include <errno.h>
@@ -25,8 +24,8 @@
 enum {
     LARGE = 1024, /* bytes: smaller weights stay in the model */
     HASHED_MAX = 1 << 20,
-    INLINE_MAX = 1 << 16, /* a model with less than this in large weights has them all inside */
-    LOOSE_MAX = 64 << 20, /* bytes of tensors that no state may have any more */
+    INLINE_MAX = 1 << 16, /* models with less than this in large weights have them all inside */
+    LOOSE_MAX = 64 << 20, /* bytes of tensors that may no longer belong to any state */
     ALIGNMENT = 4096,
     TENSOR_DIMS = 1,
     TENSOR_DATA_TYPE = 2,
@@ -36,16 +35,16 @@ enum {
 };
 
 typedef struct known_tensor {
-    pl_tensor *tensor; /* held: its address stays its own */
+    pl_tensor *tensor; /* keeps a reference, so that the address stays unique */
     bool original;
     pl_hash128 hash;
-    int64_t offset; /* in the file; -1 = not there yet */
+    int64_t offset; /* in the file; -1 = not written yet */
     const char *file;
 } known_tensor;
 
 struct pl_mini_weights {
     pl_strmap known; /* address -> known_tensor */
-    size_t n_loose;  /* bytes that became known since the last sweep */
+    size_t n_loose;  /* bytes added since the last sweep */
     pl_arena *arena;
     int fd;
     int64_t end;
@@ -76,8 +75,7 @@ void pl_mini_weights_free(pl_mini_weights *w) {
     pl_free(w);
 }
 
-/* Candidates come and go with their tensors: a tensor that only we hold will not be needed again.
- */
+/* Drops tensors that nobody else refers to: candidates come and go with their tensors. */
 static pl_status sweep(pl_mini_weights *w, pl_err *err) {
     pl_strmap left = PL_STRMAP_INIT;
     for (size_t i = 0; i < w->known.n_entries; i++) {
@@ -117,8 +115,8 @@ static pl_hash128 hash_content(const pl_tensor *t) {
     return hash;
 }
 
-/* One of the original's is known by its address: reading it would cost more than a query does.
- * Others by what they hold: in a fork the same address may be another tensor. */
+/* Tensors of the original are known by address: reading them would cost more than a query. Others
+ * by content: in a fork the same address may be another tensor. */
 static pl_status know_as(pl_mini_weights *w, pl_tensor *t, bool original, known_tensor **out,
                          pl_err *err) {
     const uintptr_t address = (uintptr_t)t;
@@ -195,7 +193,7 @@ static pl_status put_datum(pl_mini_weights *w, pl_buf *key, const pl_datum *d, p
     return d->tensor == NULL ? PL_OK : put_hash(w, key, d->tensor, err);
 }
 
-/* Of the key with the state's inputs behind it. */
+/* Hash of the key followed by the state's inputs. */
 static pl_status hash_with_inputs(pl_mini_weights *w, const pl_mini_state *s, pl_buf *key,
                                   pl_hash128 *out, pl_err *err) {
     for (size_t i = 0; i < s->model->graph->n_inputs; i++)

@@ -5,13 +5,13 @@
 #include "flows/minify/search/mini_state.h"
 
 typedef enum pl_stage {
-    PL_STAGE_GUESS,     /* once, at the start: blame names the place */
+    PL_STAGE_GUESS,     /* once, at the start: starting from blame */
     PL_STAGE_STRUCTURE, /* nodes, inputs, outputs */
     PL_STAGE_DETAIL,    /* attributes, shapes, data */
     PL_STAGE_PROOF      /* one by one */
 } pl_stage;
 
-/* What must get smaller for a success to be one. */
+/* The measure that must get smaller. */
 typedef enum pl_goal {
     PL_GOAL_NODES,
     PL_GOAL_INPUTS,
@@ -24,11 +24,11 @@ typedef enum pl_goal {
 } pl_goal;
 
 typedef struct pl_strategy {
-    const char *name; /* PyTorch's where the strategy is the same */
+    const char *name; /* PyTorch's name if the strategy is the same */
     pl_stage stage;
     pl_goal goal;
     bool needs_data, needs_blame;
-    /* *out NULL: found nothing. Every candidate that it returns was answered with FAILS. */
+    /* *out NULL: found nothing. Every returned candidate was answered with FAILS. */
     pl_status (*run)(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err);
 } pl_strategy;
 
@@ -36,7 +36,7 @@ typedef struct pl_strategy {
 #include "flows/minify/strategy/strategies.def"
 #undef PL_STRATEGY
 
-/* How many values of the original's weights are still there, and in words (strategy_strip.c). */
+/* How many values of the original's weights remain, and as text (strategy_strip.c). */
 pl_status pl_mini_count_original(const pl_mini *m, const pl_mini_state *state, int64_t *out,
                                  pl_err *err);
 pl_status pl_mini_describe_remains(pl_mini *m, pl_err *err);

@@ -1,4 +1,4 @@
-/* Attributes to defaults: leaves out those that need not be there. */
+/* Attributes to defaults: removes those that are not needed. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "flows/minify/strategy/strategy.h"
 #include "ops/op.h"
 
-typedef struct place { /* an attribute that can be left out */
+typedef struct place { /* an attribute that can be removed */
     size_t node;
     const char *name;
 } place;

@@ -1,4 +1,4 @@
-/* Blamed operation alone, on its recorded inputs: often one query and done. */
+/* The blamed operation alone, on its recorded inputs: often a single query is enough. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "flows/minify/search/mini_state.h"
 #include "flows/minify/strategy/strategy.h"
 
-/* Marks the producers of the blamed value and of its group; how many. */
+/* Marks the producers of the blamed value and of its group; returns their number. */
 static size_t mark(pl_mini *m, const pl_graph *graph, bool whole_group, bool *keep) {
     size_t n = 0;
     for (size_t i = 0; i < graph->n_nodes; i++) {

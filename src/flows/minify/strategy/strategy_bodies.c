@@ -1,5 +1,5 @@
-/* Bodies of If, Loop and Scan: a branch in place of its If, one iteration in place of its Loop, and
- * bodies with fewer nodes. Scans, and loops of which more than one step matters, are unrolled
+/* Bodies of If, Loop and Scan: replaces an If by a branch, a Loop by one iteration, and removes
+ * nodes from bodies. Scans, and loops that need more than one step, are unrolled
  * (strategy_unroll.c). */
 #include <string.h>
 
@@ -16,10 +16,10 @@
 typedef struct inlining {
     pl_graph *graph, *body;
     pl_node *node;
-    pl_value **instead; /* by value id of the model, as it is after all values were made */
+    pl_value **instead; /* by value id of the model, after all values were created */
 } inlining;
 
-/* The body's own values become new ones of the main graph. */
+/* Moves the body's values to the main graph. */
 static pl_status move_values(inlining *x, pl_err *err) {
     pl_model *model = x->graph->model;
     const size_t n = x->body->n_values;
@@ -50,7 +50,7 @@ static pl_status adopt(void *ctx, pl_graph *nested, pl_err *err) {
     return PL_OK;
 }
 
-/* The body's nodes stand where their owner stood. */
+/* Puts the body's nodes in the place of their owner. */
 static pl_status move_nodes(inlining *x, pl_err *err) {
     pl_graph *graph = x->graph;
     const size_t n = graph->n_nodes + x->body->n_nodes;
@@ -79,7 +79,7 @@ static pl_value *resolved(const inlining *x, pl_value *v) {
     return x->instead[v->id] != NULL ? x->instead[v->id] : v;
 }
 
-/* Outputs [first, …) of the body become those of the node; the node goes. */
+/* Outputs [first, …) of the body replace those of the node, which is removed. */
 static pl_status replace_node(inlining *x, size_t first, pl_err *err) {
     pl_graph *graph = x->graph;
     size_t n_dead = 0;
@@ -108,7 +108,7 @@ static pl_status constant(pl_graph *graph, const char *name, pl_dtype dtype, uin
     return st;
 }
 
-/* Body inputs of a Loop: iteration 0, true, and what is carried. */
+/* Inputs of a Loop body: iteration 0, true, and the carried values. */
 static pl_status bind_loop(inlining *x, pl_err *err) {
     pl_value *first = NULL, *go = NULL;
     const pl_graph *body = x->body;
@@ -132,7 +132,7 @@ static pl_status build(pl_mini *m, const pl_mini_state *from, size_t index, cons
     const pl_attr *a = pl_node_attr(node, attr);
     inlining x = { .graph = s->model->graph, .body = a == NULL ? NULL : a->graph, .node = node };
     const bool loop = strcmp(attr, "body") == 0;
-    /* A user's check may take models that contradict themselves. */
+    /* With a user's check, models may contradict themselves. */
     if (x.body == NULL || (loop && (node->n_in < 2 || x.body->n_inputs != node->n_in ||
                                     x.body->n_outputs + 1 != node->n_in))) {
         goto done;
@@ -167,7 +167,7 @@ typedef struct walk {
     pl_value **instead;
 } walk;
 
-/* What a Loop or Scan carries may be passed on as it came: items like the nodes. */
+/* Carried values of a Loop or Scan may be passed through unchanged: items like the nodes. */
 static void walk_carried(walk *w, pl_graph *body) {
     const pl_node *owner = body->owner;
     const bool loop = pl_node_bodies(owner) == PL_BODIES_LOOP;

@@ -1,4 +1,4 @@
-/* Bypass: leaves out nodes whose output can be replaced by an input of the same type. */
+/* Bypass: removes nodes whose output can be replaced by an input of the same type. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -9,7 +9,7 @@
 typedef struct bypass {
     pl_mini *m;
     const pl_mini_state *from;
-    const size_t *nodes; /* that can be bypassed, by item */
+    const size_t *nodes; /* nodes that can be bypassed, by item */
     size_t n_nodes;
 } bypass;
 

@@ -1,4 +1,4 @@
-/* Consolidate inputs: those that carry the same data become one. */
+/* Consolidate inputs: inputs with the same data become one. */
 #include "backends/backend.h"
 #include "flows/minify/search/mini_reduce.h"
 #include "flows/minify/search/mini_state.h"

@@ -1,8 +1,8 @@
-/* Delta debugging: leaves out nodes, feeds what they made with the recorded values, and keeps what
- * was made for them as outputs.
+/* Delta debugging: removes nodes, feeds their outputs with recorded values, and keeps values
+ * computed for them as outputs.
  *
- * The last node is one that truncating the suffix did not get rid of. When its neighbour matters
- * too, the failure needs a connected piece: then what is before that piece goes first. */
+ * Truncating the suffix could not remove the last node. If its neighbour is needed, too, the
+ * failure needs a connected piece: then the nodes before that piece are removed first. */
 #include <string.h>
 
 #include "base/alloc.h"

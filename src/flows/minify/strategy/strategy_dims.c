@@ -1,6 +1,6 @@
-/* Shrink dims: every axis of one size gets a smaller one at the same time, data and weights cut to
- * it, and shapes are inferred again. What the sizes mean is not known here: equal sizes go
- * together first, then axis by axis; a combination that contradicts itself is never asked. */
+/* Shrink dims: all axes of one size get a smaller one at the same time, data and weights are sliced
+ * to it, and shapes are inferred again. The meaning of sizes is unknown: equal sizes change
+ * together first, then axis by axis; contradictory combinations are never queried. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum { SIZES_MAX = 64, SHAPE_LIST_MAX = 16 };
 typedef struct change {
     int64_t from, to; /* sizes; from 0 = every size above `to` */
     bool multiples;   /* 4 * from becomes 4 * to: gates of an LSTM, heads of an attention */
-    bool at_end;      /* the last entries stay, not the first */
+    bool at_end;      /* keep the last entries, not the first */
     size_t only_slot; /* SIZE_MAX = all */
     int only_axis;    /* -1 = all */
 } change;
@@ -45,7 +45,7 @@ static pl_status cut_tensor(pl_mini_state *s, const pl_slot *slot, size_t index,
     return PL_OK;
 }
 
-/* Without data an input is only a type. */
+/* An input without data is only a type. */
 static pl_status cut_type(pl_mini_state *s, const pl_slot *slot, size_t index, const change *c,
                           bool *any, pl_err *err) {
     pl_dim dims[PL_RANK_MAX];
@@ -69,8 +69,7 @@ static pl_status cut_type(pl_mini_state *s, const pl_slot *slot, size_t index, c
     return slot->value->type == NULL ? pl_fail_memory(err, sizeof(pl_type)) : PL_OK;
 }
 
-/* Sizes that stand in the model as numbers: kernel_shape, the shape of a Reshape, a state's size.
- */
+/* Sizes that are numbers in the model: kernel_shape, the shape of a Reshape, a state's size. */
 static pl_status change_attr(pl_model *model, pl_attr *a, const change *c, pl_err *err) {
     static const char *const lists[] = { "kernel_shape", "shape", "split", "output_shape" };
     static const char *const numbers[] = { "hidden_size", "group",        "num_heads",
@@ -246,7 +245,7 @@ static pl_status find_sizes(const pl_mini_state *s, int64_t *sizes, size_t *n_si
     return PL_OK;
 }
 
-/* Sizes that others are multiples of. */
+/* Sizes that divide others. */
 static pl_status shrink_multiples(pl_mini *m, const pl_mini_state *from, pl_mini_state **best,
                                   pl_err *err) {
     int64_t sizes[SIZES_MAX];

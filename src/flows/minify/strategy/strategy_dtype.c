@@ -11,7 +11,7 @@ static bool is_odd(pl_dtype dtype) {
     return dtype == PL_F16 || dtype == PL_BF16 || dtype == PL_F64;
 }
 
-/* Cast's `to`, and whatever names a type in the same way. */
+/* Cast's `to`, and other attributes that name a type. */
 static void change_attrs(pl_graph *graph) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         pl_node *node = graph->nodes[i];

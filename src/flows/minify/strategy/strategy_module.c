@@ -1,5 +1,5 @@
-/* By module: leaves out whole modules of the source program, then their parts. Worth its queries
- * only where many nodes are left: one node that matters is found by halving anyway. */
+/* By module: removes whole modules of the source program, then their parts. Only worth its queries
+ * while many nodes are left: a single needed node is found by bisection anyway. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -17,7 +17,7 @@ typedef struct modules {
     size_t n_modules;
 } modules;
 
-/* Which nodes stay when these modules do; the caller's. NULL: no memory. */
+/* Nodes that stay with these modules; the caller frees. NULL: no memory. */
 static bool *nodes_of(const modules *x, const bool *keep) {
     const size_t n = x->from->model->graph->n_nodes;
     bool *nodes = pl_calloc(n + 1, sizeof(bool));

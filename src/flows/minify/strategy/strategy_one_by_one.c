@@ -1,5 +1,5 @@
-/* One by one: every single node, output and optional input is tried once more. When none can go,
- * the result is 1-minimal. */
+/* One by one: tries to remove every node, output and optional input once more. If none can be
+ * removed, the result is 1-minimal. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -29,7 +29,7 @@ static pl_status try_node(pl_mini *m, const pl_mini_state *from, size_t i, pl_mi
     return st;
 }
 
-/* Values at the cuts, when what was recorded no longer fits. */
+/* Computes the values at the cuts again if the recorded ones no longer fit. */
 static pl_status refresh(pl_mini *m, const pl_mini_state *from, pl_mini_state **out, pl_err *err) {
     bool ok = false;
     PL_TRY(pl_mini_state_copy(from, out, err));
@@ -42,7 +42,7 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
     pl_status st = PL_OK;
     if (n > 1 && from->values == NULL && m->with_data) PL_TRY(refresh(m, from, &fresh, err));
     const pl_mini_state *base = fresh == NULL ? from : fresh;
-    /* From the end: outputs go first. After a success the driver comes back with the rest. */
+    /* From the end: outputs are removed first. After a success the driver calls again. */
     for (size_t i = n; i > 0 && n > 1 && *out == NULL && st == PL_OK; i--)
         st = try_node(m, base, i - 1, out, err);
     if (st == PL_OK && *out == NULL) m->one_minimal = true;

@@ -1,4 +1,4 @@
-/* Remove optional inputs of nodes: a bias, a mask, an initial state. */
+/* Removes optional inputs of nodes: a bias, a mask, an initial state. */
 #include "base/alloc.h"
 #include "flows/minify/search/mini_reduce.h"
 #include "flows/minify/search/mini_state.h"
@@ -20,7 +20,7 @@ typedef struct optional {
 
 static bool can_go(const pl_node *node, uint32_t i) {
     const pl_port *port = node->def == NULL ? NULL : node->def->in;
-    /* A Loop without its limits does not end. */
+    /* A Loop without its limit does not terminate. */
     if (node->def != NULL && (node->def->flags & PL_OP_CONTROL) != 0) return false;
     for (uint32_t k = 0; port != NULL && port[k].name != NULL; k++)
         if (k == i)

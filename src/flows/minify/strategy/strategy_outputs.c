@@ -1,4 +1,4 @@
-/* Remove outputs: as few as show the failure; what only the others needed goes with them. */
+/* Removes outputs: keeps as few as show the failure, and drops what only the others needed. */
 #include "flows/minify/search/mini_reduce.h"
 #include "flows/minify/search/mini_state.h"
 #include "flows/minify/strategy/strategy.h"

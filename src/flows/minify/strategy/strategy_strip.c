@@ -1,5 +1,5 @@
-/* Strip weights: what is left of the original's values is replaced by a pattern of small numbers,
- * where the failure stays. Only when asked for: noise for noise is no simpler model. */
+/* Strip weights: replaces remaining values of the original by a pattern of small numbers, if the
+ * failure stays. Only on request: replacing noise by noise does not make a model simpler. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static int ascending(const void *a, const void *b) {
     return (*x > *y) - (*x < *y);
 }
 
-/* Small integers and halves, which the pattern below is made of. */
+/* Small integers and halves, which the pattern below consists of. */
 static bool tells_nothing(double x) {
     return x >= -4 && x <= 4 && 2 * x <= (double)(int)(2 * x) && 2 * x >= (double)(int)(2 * x);
 }
@@ -38,7 +38,7 @@ static bool countable(const pl_tensor *t) {
     return class != PL_CLASS_STRING && class != PL_CLASS_COMPLEX;
 }
 
-/* Values of the original's own tensor of that name that are in t. */
+/* Counts the values of the original's tensor of that name that are in t. */
 static pl_status count_common(const pl_tensor *t, const pl_tensor *before, int64_t *out,
                               pl_err *err) {
     double *now = NULL, *then = NULL;
@@ -67,15 +67,15 @@ static pl_status count_telling(const pl_tensor *t, int64_t *out, pl_err *err) {
     return PL_OK;
 }
 
-/* Elements of a constant that are the original's; small numbers tell nothing. What the original
- * computed from its weights (a Transpose, a DequantizeLinear), and what comes from a body, is all
- * of it the original's. */
+/* Elements of a constant that come from the original; small numbers do not count. What the original
+ * computed from its weights (a Transpose, a DequantizeLinear), and everything in bodies, counts
+ * fully. */
 static pl_status count_left(const pl_mini *m, const char *name, const pl_tensor *t, int64_t *out,
                             pl_err *err) {
     const pl_value *before = pl_graph_find(m->original->graph, name);
     *out = 0;
     if (!countable(t)) return PL_OK;
-    if (before == NULL) { /* of a body, or a number that a strategy made */
+    if (before == NULL) { /* in a body, or made by a strategy */
         return pl_dtype_is_float(t->dtype) || t->n_elements > 1 ? count_telling(t, out, err)
                                                                 : PL_OK;
     }
@@ -90,7 +90,7 @@ static bool is_weight(const pl_value *v) {
     return v->init != NULL && !v->is_input;
 }
 
-/* What is left in all that may hold weights: initializers, constants, those of bodies. */
+/* What remains in everything that may hold weights: initializers, constants, bodies. */
 typedef struct left {
     const pl_mini *m;
     int64_t n;
@@ -125,7 +125,7 @@ static pl_status add_graph(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
-/* Parameters that gradients are asked for are inputs, with their values as data. */
+/* With gradients, parameters are inputs with their values as data. */
 static pl_status add_state(left *x, const pl_mini_state *s, pl_err *err) {
     const pl_graph *graph = s->model->graph;
     PL_TRY(add_graph(x, s->model->graph, err));
@@ -177,7 +177,7 @@ typedef struct strip {
     const pl_mini_state *from;
 } strip;
 
-/* Items are the weights, in order; those without keep[] get the pattern. */
+/* The items are the weights, in order; those without keep[] get the pattern. */
 static pl_status build(void *ctx, const bool *keep, pl_mini_state **out, pl_err *err) {
     const strip *x = ctx;
     pl_mini_state *s = NULL;

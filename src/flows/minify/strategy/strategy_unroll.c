@@ -1,6 +1,6 @@
-/* Unroll bodies: copies of the body in place of a Loop or Scan whose steps are known, and of those
- * as few nodes as fail. The copies are more nodes than the loop was, so what counts is what is left
- * of them: a step is one node of many then, its inputs fed with what they were in that step. */
+/* Unroll bodies: replaces a Loop or Scan with a known number of steps by copies of its body, then
+ * keeps as few of those nodes as fail. The copies are more nodes than before, so the result of both
+ * together counts: a step is then one node of many, with the inputs of that step. */
 #include "base/alloc.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/search/mini_fast.h"
@@ -12,7 +12,7 @@
 
 enum { STEPS_MAX = 64, NODES_MAX = 512 };
 
-/* What tells how often a Loop runs must be known before it does. */
+/* The number of iterations of a Loop must be constant. */
 static pl_status freeze_counts(pl_mini_state *s, const pl_node *node, pl_err *err) {
     if (pl_node_bodies(node) != PL_BODIES_LOOP) return PL_OK;
     for (uint32_t k = 0; k < 2 && k < node->n_in; k++) {
@@ -46,11 +46,11 @@ static pl_status build(pl_mini *m, const pl_mini_state *from, size_t index, pl_m
     }
     st = pl_node_unroll(node, &trouble);
     if (st == PL_E_MEMORY) *err = trouble;
-    if (st != PL_OK) { /* not known before the run: there is no such candidate */
+    if (st != PL_OK) { /* not constant: no such candidate */
         st = st == PL_E_MEMORY ? st : PL_OK;
         goto done;
     }
-    /* Dead code stays: it can be what fails. */
+    /* Keeps dead code: it can be what fails. */
     PL_TRY_GOTO(done, st, pl_mini_state_drop_unused(s, &n_dropped, err));
     PL_TRY_GOTO(done, st, pl_mini_state_settle(m, s, &ok, err));
 
@@ -63,7 +63,7 @@ done:
     return st;
 }
 
-/* As few of its nodes as fail. Takes the state and gives back one that fails, too. */
+/* Keeps as few of its nodes as fail. Takes the state and returns one that fails, too. */
 static pl_status reduce(pl_mini *m, pl_mini_state **state, pl_err *err) {
     static const pl_strategy *const ways[] = { &pl_strategy_suffix, &pl_strategy_delta,
                                                &pl_strategy_bypass };
@@ -92,7 +92,7 @@ static pl_status run(pl_mini *m, const pl_mini_state *from, pl_mini_state **out,
         pl_mini_state *candidate = NULL, *unrolled = NULL;
         bool fails = false;
         if (bodies != PL_BODIES_LOOP && bodies != PL_BODIES_SCAN) continue;
-        pl_mini_fast_free(m->fast); /* of a state that is gone: this one may get its address */
+        pl_mini_fast_free(m->fast); /* its state is freed, and the address may be reused */
         m->fast = NULL;
         PL_TRY(build(m, from, i, &candidate, err));
         if (candidate != NULL) PL_TRY(pl_mini_try_take(m, candidate, &unrolled, &fails, err));

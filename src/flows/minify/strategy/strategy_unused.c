@@ -1,4 +1,4 @@
-/* Remove unused inputs, all in one go. */
+/* Removes all unused inputs at once. */
 #include "flows/minify/search/mini_reduce.h"
 #include "flows/minify/search/mini_state.h"
 #include "flows/minify/strategy/strategy.h"

@@ -1,4 +1,4 @@
-/* Grow window: the blamed operation with what is around it. A fault of fused operations needs its
+/* Grow window: the blamed operation with its surroundings. A fault of fused operations needs its
  * neighbours; the window doubles until it fails. */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "flows/minify/search/mini_state.h"
 #include "flows/minify/strategy/strategy.h"
 
-/* One step along the edges, both ways: which nodes does the window touch? */
+/* Grows the window by one step along the edges, in both directions. */
 static pl_status grow(const pl_graph *graph, bool *in, size_t *n_in, pl_err *err) {
     bool *touched = pl_calloc((size_t)graph->model->n_values + 1, sizeof(bool));
     bool *next = pl_calloc(graph->n_nodes + 1, sizeof(bool));

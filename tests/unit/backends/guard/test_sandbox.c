@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/backend.h"
@@ -139,6 +140,29 @@ static void test_sandbox__required_is_on_or_an_error(void **state) {
     expect(&a, available() ? "Permission denied" : "the sandbox is required");
 }
 
+/* A wrapper that loses the guard's arguments: what is shown is what the guard has done, and a
+ * required sandbox is an error before the plugin is loaded. */
+static void test_sandbox__a_guard_that_was_not_asked_says_so(void **state) {
+    (void)state;
+    char wrapper[600], text[700];
+    snprintf(wrapper, sizeof(wrapper), "%s/wrapper", secret_dir);
+    snprintf(text, sizeof(text), "#!/bin/sh\nexec '%s/plumb-guard'\n", plugin_dir);
+    FILE *f = fopen(wrapper, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0 && fclose(f) == 0);
+    assert_int_equal(chmod(wrapper, 0700), 0);
+    setenv("PLUMB_GUARD", wrapper, 1);
+    const answer on = ask("thread", PLUMB_SANDBOX_ON, NULL);
+    const answer required = ask("thread", PLUMB_SANDBOX_REQUIRE, NULL);
+    unsetenv("PLUMB_GUARD");
+    assert_int_equal(unlink(wrapper), 0);
+    assert_int_equal(on.status, PL_OK);
+    assert_string_equal(on.sandbox, available() ? "none: plumb-guard did not set it up"
+                                                : "none: this kernel cannot");
+    expect(&required, "the sandbox is required");
+    assert_int_equal(required.status, PL_E_UNSUPPORTED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sandbox__files_outside_cannot_be_read_or_written),
@@ -146,6 +170,7 @@ int main(void) {
         cmocka_unit_test(test_sandbox__connections_and_processes_are_stopped_and_named),
         cmocka_unit_test(test_sandbox__threads_work),
         cmocka_unit_test(test_sandbox__off_lifts_it),
+        cmocka_unit_test(test_sandbox__a_guard_that_was_not_asked_says_so),
         cmocka_unit_test(test_sandbox__required_is_on_or_an_error),
     };
     const ssize_t n = readlink("/proc/self/exe", plugin_dir, sizeof(plugin_dir) - 1);

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""Arithmetic that depends on the processor, made by numpy as the hardware makes it and given as a recording: products of bfloat16 and TF32,
+flushed denormals, fused multiply-add. Each gets its kind and its remedy; float32 on the same model gets none. And what two machines have is told
+where it explains their difference. TAP."""
+
+import json
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from tap import main  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
+rng = np.random.default_rng(5)
+
+
+def plumb(*args, code=(0, 1)):
+    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=300)
+    assert done.returncode in code, f"exit {done.returncode}: {done.stderr[-300:]}"
+    return done.stdout
+
+
+def model(nodes, inputs, outputs, weights):
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs],
+                              [numpy_helper.from_array(w, n) for n, w in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def culprits(folder, net, values):
+    """{value: (kind, reason)} of a recording."""
+    at = folder / f"r{len(list(folder.iterdir()))}"
+    at.mkdir()
+    onnx.save(net, at / "m.onnx")
+    np.savez(at / "run.npz", **values)
+    got = json.loads(plumb("compare", at / "run.npz", at / "m.onnx", "--tol", "1e-6", "--json", "-o", at / "s"))
+    return {b["value"]: (b["kind"].split(":")[0], b["reason"]) for b in got["blame"]}
+
+
+def bits(x):
+    return np.asarray(x, np.float32).view(np.uint32)
+
+
+def cut(x, n):
+    return (bits(x) & np.uint32(2**32 - 2**n)).view(np.float32)
+
+
+def nearest(x, n):
+    b = bits(x).astype(np.uint64)
+    return cut(((b + (1 << (n - 1)) - 1 + (b >> n & 1)) & 0xffffffff).astype(np.uint32).view(np.float32), n)
+
+
+def away(x, n):
+    return cut((bits(x) + np.uint32(1 << (n - 1))).view(np.float32), n)
+
+
+ROUNDINGS = (("bf16 products", nearest, 16), ("bf16 products", cut, 16), ("tf32 products", nearest, 13), ("tf32 products", away, 13),
+             ("tf32 products", cut, 13))
+
+
+def test_products(folder):
+    """MatMul of a weight, MatMul of two computed values, Conv of one tap."""
+    x, w = rng.standard_normal((6, 64)).astype(np.float32), rng.standard_normal((64, 12)).astype(np.float32)
+    net = model([helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Relu", ["y"], ["z"])], {"x": [6, 64]}, ["z"], {"w": w})
+    two = model([helper.make_node("MatMul", ["p", "q"], ["y"])], {"p": [6, 64], "q": [64, 12]}, ["y"], {})
+    conv = model([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": [1, 64, 2, 3]}, ["y"], {"w": w.T.reshape(12, 64, 1, 1)})
+    for kind, rounding, n in (("", lambda v, n: v, 0), *ROUNDINGS):
+        y = (rounding(x, n).astype(np.float64) @ rounding(w, n).astype(np.float64)).astype(np.float32)
+        image, map_ = x.T.reshape(1, 64, 2, 3), y.T.reshape(1, 12, 2, 3)
+        for net_, values in ((net, {"x": x, "y": y, "z": np.maximum(y, 0)}), (two, {"p": x, "q": w, "y": y}), (conv, {"x": image, "y": map_})):
+            found = culprits(folder, net_, values)
+            if kind == "":
+                assert not found, found
+                continue
+            assert list(found) == ["y"] and found["y"][0] == kind and "remedy: turn" in found["y"][1], (kind, rounding.__name__, found)
+
+
+def test_flushed_denormals(folder):
+    x = (rng.standard_normal(40) * 1e-39).astype(np.float32)
+    net = model([helper.make_node("Mul", ["x", "c"], ["y"])], {"x": [40]}, ["y"], {"c": np.float32([1e30])})
+    exact = (x.astype(np.float64) * np.float64(np.float32(1e30))).astype(np.float32)
+    assert not culprits(folder, net, {"x": x, "y": exact})
+    found = culprits(folder, net, {"x": x, "y": np.where(np.abs(x) < 2.0**-126, np.float32(0), exact)})
+    assert found["y"][0] == "flushed denormals" and "flush-to-zero" in found["y"][1], found
+
+
+def test_fused_multiply_add(folder):
+    """a b - c with c near a b: once rounded there is something left, twice rounded there is not."""
+    a, b = (rng.uniform(1000, 2000, 64).astype(np.float32) for _ in range(2))
+    product = a * b
+    once = np.float32([float(Fraction(float(p)) * Fraction(float(q)) - Fraction(float(r))) for p, q, r in zip(a, b, product)])
+    net = model([helper.make_node("Mul", ["a", "b"], ["p"]), helper.make_node("Sub", ["p", "c"], ["y"])],
+                {"a": [64], "b": [64], "c": [64]}, ["y"], {})
+    assert once.any()
+    inputs = {"a": a, "b": b, "c": product, "p": product}
+    assert not culprits(folder, net, {**inputs, "y": product - product})
+    found = culprits(folder, net, {**inputs, "y": once})
+    assert list(found) == ["y"] and found["y"][0] == "fused multiply-add" and "-ffp-contract=off" in found["y"][1], found
+    wrong = culprits(folder, net, {**inputs, "y": once * np.float32(3)})
+    assert wrong["y"][0] != "fused multiply-add", wrong
+
+
+def test_backends_print_the_features():
+    text = plumb("backends")
+    line = next(row for row in text.splitlines() if row.startswith("cpu "))
+    features = text.splitlines()[text.splitlines().index(line) + 1].split(";")[0].split()
+    if "x86-64" in features:
+        with open("/proc/cpuinfo") as f:
+            flags = next(row for row in f if row.startswith("flags")).split()
+        assert ("fma" in features) == ("fma" in flags) and ("vnni" in features) == bool({"avx512_vnni", "avx_vnni"} & set(flags)), (features, line)
+        assert ("no vnni" in text) == ("vnni" not in features)
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
