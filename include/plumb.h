@@ -9,18 +9,18 @@
  *
  * Ownership: `const T *` is borrowed for the call; `T **out` becomes the caller's, to be released
  * with the function named beside it, and is NULL after a failure. Text is released with plumb_free.
- * Strings and arrays that an accessor returns live as long as the handle.
+ * Strings and arrays that an accessor returns are valid as long as the handle.
  *
- * Results are handles (plumb_session, plumb_run_result, …). They keep nothing of the model, the
- * options or the inputs, and plumb_X_write makes text, JSON and other formats from them.
- * Catalogues (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON; models
- * and backends have accessors, too.
+ * Results are handles (plumb_session, plumb_run_result, …). They do not refer to the model, the
+ * options or the inputs; plumb_X_write writes them as text, JSON and other formats. Catalogues
+ * (plumb_info, plumb_ops, plumb_backends, the store) are documents: text or JSON; models and
+ * backends have accessors, too.
  *
  * Threads: any number of threads may use the library at once. One handle is used by one thread at a
  * time, unless its type says more. Numbers never depend on the number of threads.
  *
  * Growth: a struct that starts with `size` may get more fields at its end. Options are set up with
- * plumb_X_options_init, which sets the defaults of the command line; NULL options stand for these.
+ * plumb_X_options_init, which sets the defaults of the command line; NULL options mean these.
  * Results that are structs are filled as far as `size` says: plumb_blame b = { sizeof(b) }. */
 #ifndef PLUMB_H
 #define PLUMB_H
@@ -47,26 +47,26 @@ extern "C" {
     (PLUMB_VERSION_MAJOR * 10000 + PLUMB_VERSION_MINOR * 100 + PLUMB_VERSION_PATCH)
 #define PLUMB_API_VERSION 1 /* of this header; the library's soversion */
 
-PLUMB_API const char *plumb_version(void); /* "MAJOR.MINOR.PATCH" of the library that runs */
+PLUMB_API const char *plumb_version(void); /* "MAJOR.MINOR.PATCH" of the running library */
 PLUMB_API int plumb_version_number(void);  /* its PLUMB_VERSION_NUMBER */
 
 /* ---- status ---- */
 
-typedef enum plumb_status { /* the CLI's exit code stands beside */
+typedef enum plumb_status { /* with the exit code of the command line */
                             PLUMB_OK = 0,
                             PLUMB_E_USAGE,       /* 2 */
                             PLUMB_E_FORMAT,      /* 2: malformed input */
                             PLUMB_E_INVALID,     /* 2: well-formed, but wrong */
                             PLUMB_E_UNSUPPORTED, /* 2: names what is not supported */
                             PLUMB_E_NOT_FOUND,   /* 2 */
-                            PLUMB_E_EXISTS,      /* 2: never overwritten */
+                            PLUMB_E_EXISTS,      /* 2: existing files are never overwritten */
                             PLUMB_E_LIMIT,       /* 2 */
                             PLUMB_E_BACKEND,     /* 3 */
                             PLUMB_E_TIMEOUT,     /* 3 */
                             PLUMB_E_IO,          /* 4 */
                             PLUMB_E_MEMORY,      /* 4 */
                             PLUMB_E_INTERNAL,    /* 4 */
-                            PLUMB_E_CANCELLED    /* 130: plumb_progress.update asked for it */
+                            PLUMB_E_CANCELLED    /* 130: requested by plumb_progress.update */
 } plumb_status;
 
 typedef struct plumb_error {
@@ -74,11 +74,11 @@ typedef struct plumb_error {
     char message[1024];
 } plumb_error;
 
-PLUMB_API const char *plumb_status_name(plumb_status status); /* "E_USAGE"; "" for no status */
+PLUMB_API const char *plumb_status_name(plumb_status status); /* "E_USAGE"; "" if unknown */
 PLUMB_API int plumb_exit_code(plumb_status status);
 PLUMB_API void plumb_free(void *text); /* NULL is fine */
-/* Removes what this process is writing and has not finished. Async-signal-safe: for a handler of
- * SIGINT or SIGTERM that ends the process; nothing else may be called after it. */
+/* Removes the unfinished files of this process. Async-signal-safe: for a handler of SIGINT or
+ * SIGTERM that ends the process; nothing else may be called after it. */
 PLUMB_API void plumb_abandon(void);
 
 /* ---- options ---- */
@@ -115,9 +115,9 @@ PLUMB_API plumb_status plumb_options_init(plumb_options_kind kind, void *options
         (void)plumb_options_init(KIND, options, sizeof(T));                                        \
     }
 
-/* Long work reports here; `total` 0 = not known, `phase` has no control characters. A result other
- * than 0 cancels: the call ends with PLUMB_E_CANCELLED soon after and leaves nothing half-written.
- * Called from the calling thread, also while a backend is waited for (about ten times a second). */
+/* Progress of long calls; `total` 0 = not known, `phase` has no control characters. A non-zero
+ * result cancels: the call soon ends with PLUMB_E_CANCELLED and leaves no partial files. Called on
+ * the calling thread, also while waiting for a backend (about ten times a second). */
 typedef struct plumb_progress {
     int (*update)(void *ctx, const char *phase, int64_t done, int64_t total);
     void *ctx;
@@ -168,13 +168,13 @@ typedef struct plumb_string {
 PLUMB_API plumb_status plumb_tensor_new(plumb_dtype dtype, int rank, const int64_t *dims,
                                         const void *data, size_t n_bytes, plumb_tensor **out,
                                         plumb_error *err);
-/* The same without a copy: `data` must stay as it is until `release(ctx)` is called (may be NULL),
- * on any thread, when the last reference goes. Not called when this fails. Not for strings. */
+/* The same without a copy: `data` must not change until `release(ctx)` (may be NULL) is called, on
+ * any thread, when the last reference is freed. Not called when this fails. Not for strings. */
 PLUMB_API plumb_status plumb_tensor_wrap(plumb_dtype dtype, int rank, const int64_t *dims,
                                          const void *data, size_t n_bytes,
                                          void (*release)(void *ctx), void *ctx, plumb_tensor **out,
                                          plumb_error *err);
-PLUMB_API plumb_tensor *plumb_tensor_ref(const plumb_tensor *tensor); /* one more; free it, too */
+PLUMB_API plumb_tensor *plumb_tensor_ref(const plumb_tensor *tensor); /* free it, too */
 PLUMB_API void plumb_tensor_free(plumb_tensor *tensor);               /* NULL is fine */
 PLUMB_API plumb_dtype plumb_tensor_dtype(const plumb_tensor *tensor);
 PLUMB_API int plumb_tensor_rank(const plumb_tensor *tensor);
@@ -188,7 +188,7 @@ PLUMB_API size_t plumb_dtype_bytes(plumb_dtype dtype);     /* of one element in 
 
 /* ---- models ---- */
 
-/* Flows may lower operators of the model in place; what it computes does not change, but for
+/* Flows may lower operators of the model in place; what it computes does not change, except by
  * plumb_model_restrict, plumb_model_transform and plumb_analyze_options.amp. */
 typedef struct plumb_model plumb_model;
 
@@ -206,11 +206,11 @@ PLUMB_API size_t plumb_model_outputs(const plumb_model *model);
 PLUMB_API size_t plumb_model_nodes(const plumb_model *model);
 PLUMB_API const char *plumb_model_input_name(const plumb_model *model, size_t i);
 PLUMB_API const char *plumb_model_output_name(const plumb_model *model, size_t i);
-/* 0 when it is not known, or not that of a tensor. */
+/* 0 when it is unknown or not a tensor. */
 PLUMB_API plumb_dtype plumb_model_input_dtype(const plumb_model *model, size_t i);
 PLUMB_API plumb_dtype plumb_model_output_dtype(const plumb_model *model, size_t i);
-/* Number of dims, -1 when it is not known. Up to n_dims of them go to dims (may be NULL when n_dims
- * is 0); -1 = a symbolic or unknown dim. */
+/* Number of dims, -1 when unknown. Stores up to n_dims of them in dims (may be NULL when n_dims is
+ * 0); -1 = a symbolic or unknown dim. */
 PLUMB_API int plumb_model_input_dims(const plumb_model *model, size_t i, int64_t *dims,
                                      size_t n_dims);
 PLUMB_API int plumb_model_output_dims(const plumb_model *model, size_t i, int64_t *dims,
@@ -242,17 +242,17 @@ typedef struct plumb_info_options {
     int nodes; /* list every node with its shapes and origin */
 } plumb_info_options;
 PLUMB_OPTIONS_INIT(plumb_info_options, PLUMB_OPTIONS_INFO)
-/* What is in a model: inputs, outputs, ops, shapes, parameters, opsets, support. */
+/* Contents of a model: inputs, outputs, ops, shapes, parameters, opsets, support. */
 PLUMB_API plumb_status plumb_info(plumb_model *model, const plumb_info_options *options,
                                   char **text, plumb_error *err);
-/* What is in a file of tensors without a graph: GGUF with its metadata, or any recording. */
+/* Contents of a file of tensors without a graph: GGUF with its metadata, or any recording. */
 PLUMB_API plumb_status plumb_info_tensors(const char *path, plumb_format format, char **text,
                                           plumb_error *err);
 
 typedef struct plumb_transform_options {
     size_t size;
     int eval;        /* training behaviour off: Dropout, BatchNormalization, … */
-    const char *amp; /* "fp16" or "bf16": autocast, as PyTorch's lists say; NULL = none */
+    const char *amp; /* "fp16" or "bf16": autocast by PyTorch's lists; NULL = none */
     int fp64;        /* every float becomes a double */
     plumb_format format;
 } plumb_transform_options;
@@ -272,7 +272,7 @@ typedef struct plumb_convert_options {
     size_t n_dims;
 } plumb_convert_options;
 PLUMB_OPTIONS_INIT(plumb_convert_options, PLUMB_OPTIONS_CONVERT)
-/* Writes .onnx or .onnxtxt by the name; never over an existing file. */
+/* Writes .onnx or .onnxtxt, by the name; never overwrites a file. */
 PLUMB_API plumb_status plumb_convert(plumb_model *model, const char *out_path,
                                      const plumb_convert_options *options, plumb_error *err);
 
@@ -282,8 +282,8 @@ PLUMB_API plumb_status plumb_ops(plumb_format format, const char *filter, char *
 
 /* ---- results as text ---- */
 
-/* Text only: what stands before a marked word, what after it, and how to see the rows that `limit`
- * leaves out. Any may be NULL = nothing; a terminal program passes its escape sequences. */
+/* Text only: strings before and after highlighted words (a terminal program passes escape
+ * sequences), and how to see the rows that `limit` omits. Any may be NULL = nothing. */
 typedef struct plumb_style {
     size_t size;
     const char *agree, *diverged;     /* the first line */
@@ -293,7 +293,7 @@ typedef struct plumb_style {
 } plumb_style;
 PLUMB_OPTIONS_INIT(plumb_style, PLUMB_OPTIONS_STYLE)
 
-/* How a result is written; fields that it has no use for are ignored. */
+/* How a result is written; fields that do not apply are ignored. */
 typedef struct plumb_write_options {
     size_t size;
     const char *format; /* "text" (NULL), "json"; sessions and checks also "csv", "md", "junit",
@@ -302,11 +302,11 @@ typedef struct plumb_write_options {
     const char *sort;   /* sessions: "worst" (NULL) or "order" */
     size_t limit;       /* sessions: rows of the table; 0 = all */
     const plumb_style *style; /* sessions, text; NULL = plain */
-    const char *rollup; /* sessions, text: after the table by "module", "op" or "dtype"; NULL */
-    int verbose;        /* test reports: list cases that pass, too */
+    const char *rollup;       /* sessions, text: add a table by "module", "op" or "dtype"; NULL */
+    int verbose;              /* test reports: list cases that pass, too */
 } plumb_write_options;
 PLUMB_OPTIONS_INIT(plumb_write_options, PLUMB_OPTIONS_WRITE)
-/* Whether format, sort and roll-up are known, to ask before long work. */
+/* Checks format, sort and roll-up, before a long call. */
 PLUMB_API plumb_status plumb_write_check(const plumb_write_options *options, plumb_error *err);
 
 /* ---- running ---- */
@@ -318,8 +318,7 @@ typedef struct plumb_input {
     const plumb_tensor *tensor;
 } plumb_input;
 
-/* Where inputs come from; what nothing else gives is generated. NULL instead = generated, seed 0.
- */
+/* Where inputs come from; others are generated. NULL instead = generated, seed 0. */
 typedef struct plumb_inputs {
     size_t size;
     const char *const *files; /* "NAME=FILE": npy, npz, TensorProto, safetensors */
@@ -333,20 +332,20 @@ typedef struct plumb_inputs {
     size_t n_ranges;
     plumb_fill fill;
     uint64_t seed;
-    /* Tensors: n_samples times n_tensors of them, one sample after the other. They win over files.
-     * More than one sample: for plumb_analyze, and not together with several sets. */
+    /* Tensors: n_samples times n_tensors of them, sample by sample. They take precedence over
+     * files. More than one sample: for plumb_analyze, and not together with several sets. */
     const plumb_input *tensors;
     size_t n_tensors; /* of one sample */
     size_t n_samples; /* 0 = 1 */
 } plumb_inputs;
 PLUMB_OPTIONS_INIT(plumb_inputs, PLUMB_OPTIONS_INPUTS)
 
-/* What runs behind plumb-guard is confined where the kernel can (Landlock and seccomp): it reads
- * the system's libraries, its own and the model's folder, writes to a folder of its own, and opens
- * no connection. A backend that starts the user's own program (cmd) is not confined unless
- * required. */
+/* Processes behind plumb-guard run in a sandbox if the kernel supports it (Landlock and seccomp):
+ * they can read the system's libraries, their own and the model's folder, write to one private
+ * folder, and open no connections. A backend that starts the user's own program (cmd) is not
+ * confined unless required. */
 enum {
-    PLUMB_SANDBOX_ON = 0, /* where the kernel can and the backend's row allows it */
+    PLUMB_SANDBOX_ON = 0, /* if the kernel supports it and the backend allows it */
     PLUMB_SANDBOX_OFF = 1,
     PLUMB_SANDBOX_REQUIRE = 2 /* or fail */
 };
@@ -358,7 +357,7 @@ typedef struct plumb_run_options {
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
-    int fp64;              /* gold */
+    int fp64;              /* run in fp64 (gold) */
     int repeat;            /* runs for timing; 1 */
     const char *output;    /* folder, or FILE.npy|npz|pb|safetensors; NULL = nothing is written */
     const char *save_as;   /* in a folder: "npy" (default) or "pb" */
@@ -376,7 +375,7 @@ PLUMB_API plumb_status plumb_run(plumb_model *model, const plumb_run_options *op
 PLUMB_API void plumb_run_result_free(plumb_run_result *result); /* NULL is fine */
 PLUMB_API size_t plumb_run_result_outputs(const plumb_run_result *result);
 PLUMB_API const char *plumb_run_result_name(const plumb_run_result *result, size_t i);
-/* Lives with the result (plumb_tensor_ref keeps it); NULL when it is a sequence or an optional. */
+/* Valid as long as the result (plumb_tensor_ref keeps it); NULL for a sequence or an optional. */
 PLUMB_API const plumb_tensor *plumb_run_result_tensor(const plumb_run_result *result, size_t i);
 PLUMB_API const plumb_tensor *plumb_run_result_find(const plumb_run_result *result,
                                                     const char *name);
@@ -402,12 +401,11 @@ PLUMB_API plumb_status plumb_run_result_write(const plumb_run_result *result,
 /* The reproducibility test: does the backend compute what the reference computes? */
 typedef enum plumb_check_mode {
     PLUMB_CHECK_NONE,     /* only run, transformed as asked */
-    PLUMB_CHECK_ACCURACY, /* with an fp64 run as third opinion; outputs that are not floats are
-                             ignored */
-    PLUMB_CHECK_STRICT    /* those count as well; fp64 if available */
+    PLUMB_CHECK_ACCURACY, /* with an fp64 run to decide; outputs that are not floats are ignored */
+    PLUMB_CHECK_STRICT    /* those count, too; fp64 if available */
 } plumb_check_mode;
 
-/* How a model is run: what is done to it before anything else. */
+/* What is done to a model before it runs. */
 typedef struct plumb_context {
     size_t size;
     int eval;                /* training behaviour off */
@@ -438,7 +436,7 @@ PLUMB_OPTIONS_INIT(plumb_check_options, PLUMB_OPTIONS_CHECK)
 
 /* Read by any number of threads. */
 typedef struct plumb_check_result plumb_check_result;
-/* That it does not agree, or that a backend fails, is a result. */
+/* If it does not agree, or a backend fails, that is a result. */
 PLUMB_API plumb_status plumb_check(plumb_model *model, const plumb_check_options *options,
                                    plumb_check_result **out, plumb_error *err);
 PLUMB_API void plumb_check_result_free(plumb_check_result *result);           /* NULL is fine */
@@ -468,7 +466,7 @@ PLUMB_API plumb_status plumb_check_result_write(const plumb_check_result *result
 typedef struct plumb_test_options {
     size_t size;
     double rtol, atol;     /* 1e-3, 1e-7 as ONNX's own runner */
-    const char *filter;    /* only cases whose path holds it; NULL = all */
+    const char *filter;    /* only cases whose path contains it; NULL = all */
     const char *backend;   /* spec; NULL = eager. Others run behind plumb-guard */
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
@@ -523,7 +521,7 @@ PLUMB_API plumb_status plumb_measure(const plumb_tensor *a, const plumb_tensor *
 PLUMB_API size_t plumb_logit_metric_count(void);
 PLUMB_API const char *plumb_logit_metric_name(size_t i); /* NULL beyond the last */
 /* The mean of each over the rows of a against the reference r: floats of one shape, the vocabulary
- * on the last axis. tokens: what came next, one for each row; NULL = the reference's choices.
+ * on the last axis. tokens: the actual next token of each row; NULL = the reference's choices.
  * values[i] belongs to plumb_logit_metric_name(i) and may be infinite, never NaN. */
 PLUMB_API plumb_status plumb_measure_logits(const plumb_tensor *a, const plumb_tensor *r,
                                             const int64_t *tokens, size_t n_tokens, double *values,
@@ -540,7 +538,7 @@ typedef struct plumb_same_options {
     int use_larger_multiplier_for_smaller_tensor;
     int force_max_multiplier;
     int use_iou_for_bool;
-    int relax_numpy_equality; /* taken, without effect: ONNX data has no NumPy scalars */
+    int relax_numpy_equality; /* accepted, without effect: ONNX data has no NumPy scalars */
     double iou_threshold;     /* 0.99 */
 } plumb_same_options;
 PLUMB_OPTIONS_INIT(plumb_same_options, PLUMB_OPTIONS_SAME)
@@ -553,10 +551,10 @@ typedef struct plumb_same_result {
     double multiplier;
     char why[256]; /* one line; "" when same */
 } plumb_same_result;
-/* "tol=1e-4,equal_nan=0,…", over what is there. */
+/* Overrides options by "tol=1e-4,equal_nan=0,…". */
 PLUMB_API plumb_status plumb_same_options_parse(const char *text, plumb_same_options *options,
                                                 plumb_error *err);
-/* fp64 may be NULL: ref stands in. options NULL = the defaults. A difference is not an error. */
+/* fp64 may be NULL: then ref is used. options NULL = the defaults. A difference is not an error. */
 PLUMB_API plumb_status plumb_same(const plumb_tensor *ref, const plumb_tensor *res,
                                   const plumb_tensor *fp64, const plumb_same_options *options,
                                   plumb_same_result *result, plumb_error *err);
@@ -565,13 +563,14 @@ PLUMB_API plumb_status plumb_same(const plumb_tensor *ref, const plumb_tensor *r
 
 /* An engine records itself in three calls: open, write each value under the name it has in the
  * model, close. Writing is thread-safe. The file is a safetensors file (docs/formats/recording.md);
- * it appears whole when it is closed, or not at all, and an existing one is never overwritten. */
+ * it appears complete when it is closed, or not at all, and an existing one is never
+ * overwritten. */
 typedef struct plumb_recorder plumb_recorder;
 typedef struct plumb_recorder_options { /* NULL or 0 where unknown */
     size_t size;
     const char *engine; /* "my-engine" */
     const char *engine_version;
-    const char *model; /* the file that the engine runs; its path and hash are noted */
+    const char *model; /* the file that the engine runs; its path and hash are recorded */
     const char *notes;
     int stats_only; /* hash, min, max, mean, counts; no tensors */
 } plumb_recorder_options;
@@ -579,13 +578,13 @@ PLUMB_OPTIONS_INIT(plumb_recorder_options, PLUMB_OPTIONS_RECORDER)
 PLUMB_API plumb_status plumb_recorder_open(const char *path, const plumb_recorder_options *options,
                                            plumb_recorder **out, plumb_error *err);
 /* Strides are in elements, NULL = dense in C order; `data` is the first element. Data is copied to
- * the file before the call returns. A name that comes again gets a call number: NAME#1, NAME#2, …
- * Not for strings. */
+ * the file before the call returns. A repeated name gets a call number: NAME#1, NAME#2, … Not for
+ * strings. */
 PLUMB_API plumb_status plumb_recorder_write(plumb_recorder *recorder, const char *name,
                                             plumb_dtype dtype, int rank, const int64_t *dims,
                                             const int64_t *strides, const void *data,
                                             plumb_error *err);
-/* Gives the file its name; the recorder is freed either way. Fails when a write failed. */
+/* Gives the file its name; frees the recorder in any case. Fails if a write failed. */
 PLUMB_API plumb_status plumb_recorder_close(plumb_recorder *recorder, plumb_error *err);
 PLUMB_API void plumb_recorder_abandon(plumb_recorder *recorder); /* leaves no file; NULL is fine */
 
@@ -596,14 +595,14 @@ typedef struct plumb_record_options {
     double timeout;        /* seconds for compiling and for each run behind the guard; 0 = none */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
-    int fp64;              /* gold */
+    int fp64;              /* run in fp64 (gold) */
     int stats_only;
-    /* What is recorded: values that fit one of each list that is given. No list: everything. */
+    /* What to record: values that match one entry of each given list. No list: everything. */
     const char *const *names; /* POSIX extended regular expressions, searched in the value's name */
     size_t n_names;
     const char *const *ops; /* operator types */
     size_t n_ops;
-    const char *const *modules; /* modules, with all below them */
+    const char *const *modules; /* modules, including everything inside them */
     size_t n_modules;
     const char *output;             /* the recording; required */
     const plumb_progress *progress; /* may be NULL */
@@ -613,8 +612,8 @@ PLUMB_OPTIONS_INIT(plumb_record_options, PLUMB_OPTIONS_RECORD)
 
 /* Read by any number of threads. */
 typedef struct plumb_record_result plumb_record_result;
-/* Runs the model on a backend and records its inputs and every intermediate that the backend shows
- * without being disturbed by it. */
+/* Runs the model on a backend and records its inputs and every intermediate value that can be
+ * recorded without changing the outputs. */
 PLUMB_API plumb_status plumb_record(plumb_model *model, const plumb_record_options *options,
                                     plumb_record_result **out, plumb_error *err);
 PLUMB_API void plumb_record_result_free(plumb_record_result *result); /* NULL is fine */
@@ -638,7 +637,7 @@ typedef struct plumb_recorded {
     const char *value;              /* in the model */
     const char *node, *op, *module; /* "" where unknown */
     int64_t call;                   /* how often the value was computed before */
-    plumb_dtype dtype;              /* 0 = known after reading only */
+    plumb_dtype dtype;              /* 0 = known only after reading */
     int rank;
     const int64_t *dims;
     int is_input, is_output;
@@ -651,13 +650,13 @@ plumb_recording_close(plumb_recording *recording); /* its tensors stay; NULL is 
 PLUMB_API const char *plumb_recording_format(const plumb_recording *recording); /* "plumb", "npz" */
 PLUMB_API size_t plumb_recording_count(const plumb_recording *recording);
 PLUMB_API int plumb_recording_get(const plumb_recording *recording, size_t i, plumb_recorded *out);
-/* In place where the file allows: mapped, read when touched. */
+/* In place if the file allows: mapped, read on access. */
 PLUMB_API plumb_status plumb_recording_read(const plumb_recording *recording, const char *name,
                                             plumb_tensor **out, plumb_error *err);
 
-/* The content store, given by its own folder or its session's: what is in it; whether every blob is
- * what its name says (*n_bad counts those that are not; a recording may be given instead of a
- * store); removing what no index names. */
+/* The content store, given by its own folder or that of its session: list its contents; verify that
+ * every blob matches its name (*n_bad counts those that do not; also works for a recording); remove
+ * what no index names. */
 PLUMB_API plumb_status plumb_store_ls(const char *dir, plumb_format format, char **text,
                                       plumb_error *err);
 PLUMB_API plumb_status plumb_store_verify(const char *path, plumb_format format, size_t *n_bad,
@@ -667,14 +666,13 @@ PLUMB_API plumb_status plumb_store_gc(const char *dir, int dry_run, plumb_format
 
 /* ---- comparing ---- */
 
-/* What an analysis or a comparison found. Read by any number of threads; plumb_session_tensor may
- * be called by any number of threads, too. */
+/* The result of an analysis or comparison. Any number of threads may read it and call
+ * plumb_session_tensor. */
 typedef struct plumb_session plumb_session;
 
 typedef struct plumb_compare_options {
     size_t size;
-    /* Of a model that is recorded on the fly; inputs that the other side holds are taken from it.
-     */
+    /* For a model that is recorded on the fly; inputs recorded on the other side are used. */
     const plumb_inputs *inputs; /* may be NULL */
     const char *backend;        /* spec for a model; NULL = eager */
     const char *reference;      /* spec for B when both are models; NULL = eager */
@@ -685,8 +683,8 @@ typedef struct plumb_compare_options {
     const char *same;       /* options of the torch profile, "tol=1e-4,…" */
     int has_tol;            /* else by the precision of each pair */
     double tol;             /* |a - r| <= tol * (|r| + rms(r)) */
-    const char *map;        /* file: who belongs to whom (docs/formats/map.md); NULL = none */
-    const char *export_map; /* file to write what was paired to; NULL = none */
+    const char *map;        /* file: pairs of values (docs/formats/map.md); NULL = none */
+    const char *export_map; /* file to write the pairs to; NULL = none */
     int keep_views;         /* compare outputs of Reshape and the like, too */
     const char *limits;     /* file: colour limits (docs/formats/limits.md); NULL = none */
     const char *baseline;   /* file: accepted divergences (docs/formats/baseline.md); NULL = none */
@@ -704,13 +702,13 @@ typedef struct plumb_compare_options {
 } plumb_compare_options;
 PLUMB_OPTIONS_INIT(plumb_compare_options, PLUMB_OPTIONS_COMPARE)
 /* Compares two recordings, or a model and a recording, or two models, all by path: pairs their
- * values, measures them, and tells where they diverge. Nothing paired is an error
+ * values, measures them, and finds where they diverge. Nothing paired is an error
  * (PLUMB_E_INVALID); so is a model that does not run. */
 PLUMB_API plumb_status plumb_compare(const char *a, const char *b,
                                      const plumb_compare_options *options, plumb_session **out,
                                      plumb_error *err);
 
-/* "did you mean": the name nearest to `word` by edits, case aside; NULL when none is near. */
+/* "did you mean": the name closest to `word`, ignoring case; NULL when none is close. */
 PLUMB_API const char *plumb_nearest(const char *word, const char *const *names, size_t n_names);
 
 /* ---- analysis ---- */
@@ -726,37 +724,38 @@ typedef struct plumb_analyze_options {
     int threads;           /* of plumb's own pool; 0 = all */
     const char *output;    /* the session folder; NULL = none is written, and no tensor is kept */
     const char *save;      /* tensors in it: "all", "suspects", "none"; NULL = all below 2 GB */
-    const char *reuse;     /* an earlier session of the same model whose A is taken; NULL = run A */
+    const char *reuse;     /* an earlier session of the same model to take A from; NULL = run A */
     int skip_determinism, skip_gold;
     int skip_search;     /* no runs of parts of the model, for failures and for black boxes */
     const char *profile; /* "plumb" (NULL) or "torch" */
     const char *same;    /* options of the torch profile, "tol=1e-4,…" */
     double tol;          /* of outputs without a culprit, relative to their size; 0 = 1e-4 */
     const char *metric;  /* for colours and sorting; NULL = psnr */
-    int bisect;          /* also: which level or pass of A's backend did it */
+    int bisect;          /* also find the level or pass of A's backend that causes it */
     const char *amp;     /* "fp16" or "bf16": the model under autocast, on both sides; NULL = no */
-    int advise;          /* also: which nodes to raise to float32 for the outputs to be near fp64 */
-    const char *advise_out; /* file for the model with these raised; NULL = none */
-    /* Files, NULL = none: which value of A is which of a recording or another model as B; accepted
-     * divergences; where to write what diverges now, which then does not fail (docs/formats). */
+    int advise;          /* also find the nodes to raise to float32 for outputs close to fp64 */
+    const char *advise_out; /* file for the mixed-precision model; NULL = none */
+    /* Files, NULL = none: pairs of values, if B is a recording or another model; accepted
+     * divergences; where to write current divergences, which then do not fail (docs/formats). */
     const char *map, *baseline, *write_baseline;
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
-    const char *advise_metric;      /* layers are chosen by: "top1"; NULL = `metric` */
+    const char *advise_metric;      /* metric to choose layers by: "top1"; NULL = `metric` */
     const char *precision_profile;  /* what A's arithmetic may do (docs/blame.md); NULL = by A */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
-/* The whole analysis: which operation is to blame. That A or B fails is a result, not an error. */
+/* The whole analysis: which operation is to blame. If A or B fails, that is a result, not an
+ * error. */
 PLUMB_API plumb_status plumb_analyze(plumb_model *model, const plumb_analyze_options *options,
                                      plumb_session **out, plumb_error *err);
 
 /* ---- generating: many steps with state ---- */
 
-/* A model whose outputs are fed back (KV cache, RNN state) is run over steps on both sides. What
- * each input gets is found by rule from its name; plumb_generate_explain tells which. */
+/* A model whose outputs are fed back (KV cache, RNN state) is run over steps on both sides. Rules
+ * choose what each input gets by its name; plumb_generate_explain shows them. */
 typedef struct plumb_generate_options {
     size_t size;
-    /* May be NULL. For inputs that no rule feeds; several sets or samples: one for each step. */
+    /* May be NULL. For inputs without a rule; several sets or samples: one for each step. */
     const plumb_inputs *inputs;
     const char *backend;         /* spec of A, the run under test; NULL = eager */
     const char *reference;       /* B: a spec or a model file; NULL = eager */
@@ -773,17 +772,17 @@ typedef struct plumb_generate_options {
     const int64_t *forced; /* tokens that follow the prompt instead; NULL = as `force` says */
     size_t n_forced;
     const char *cache;         /* "shared" (NULL): both sides get A's state; "own": each its own */
-    const char *const *states; /* "OUTPUT:INPUT", with one '*' on each side or none; before rules */
+    const char *const *states; /* "OUTPUT:INPUT", at most one '*' on each side; before rules */
     size_t n_states;
-    const char *const *feeds; /* "INPUT=RULE"; before what its name says */
+    const char *const *feeds; /* "INPUT=RULE"; overrides the rule by name */
     size_t n_feeds;
-    const char *logits; /* that output; NULL = found by rule */
+    const char *logits; /* name of that output; NULL = found by rule */
     int skip_analysis;  /* logits and state only: nothing is recorded */
     const char *output; /* folder for a session of each analysed step; NULL = none is written */
     const char *save;   /* tensors in them, as in plumb_analyze_options */
     int64_t save_step;  /* A's feed of this step goes to output/feed-STEP; -1 = none */
-    /* Instead of a reference: rules that A itself must keep, "all" or some of "prefill", "chunks",
-     * "batch", "padding", "left-padding", comma-separated; NULL = none. */
+    /* Instead of a reference: rules that A itself must satisfy, "all" or some of "prefill",
+     * "chunks", "batch", "padding", "left-padding", comma-separated; NULL = none. */
     const char *self_test;
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
@@ -792,11 +791,11 @@ PLUMB_OPTIONS_INIT(plumb_generate_options, PLUMB_OPTIONS_GENERATE)
 
 /* Read by any number of threads. */
 typedef struct plumb_generation plumb_generation;
-/* First step, layer and operation that goes wrong. That they differ, or that a backend fails, is a
- * result. */
+/* Finds the first step, layer and operation that goes wrong. If they differ, or a backend fails,
+ * that is a result. */
 PLUMB_API plumb_status plumb_generate(plumb_model *model, const plumb_generate_options *options,
                                       plumb_generation **out, plumb_error *err);
-/* What each input gets, by which rule, and which outputs are fed back; nothing is run. */
+/* What each input gets, by which rule, and which outputs are fed back; runs nothing. */
 PLUMB_API plumb_status plumb_generate_explain(plumb_model *model,
                                               const plumb_generate_options *options,
                                               plumb_format format, char **text, plumb_error *err);
@@ -807,13 +806,13 @@ PLUMB_API plumb_status plumb_ids_read(const char *text, int64_t **ids, size_t *n
 PLUMB_API void plumb_generation_free(plumb_generation *generation); /* NULL is fine */
 typedef struct plumb_generation_summary {                           /* no string is NULL */
     size_t size;
-    int exit_code;       /* 0 agree, 1 diverged, 2 nothing to say, 3 A or B failed */
+    int exit_code;       /* 0 agree, 1 diverged, 2 inconclusive, 3 A or B failed */
     const char *verdict; /* "agree", "diverged", "nondeterministic", "failed", "inconclusive" */
     const char *reason;
     size_t n_steps, n_analyses, n_tests;
     int64_t first_divergent_step;         /* -1 = none */
     int64_t first_flip;                   /* first step whose choices differ; -1 */
-    size_t n_flips, n_ties;               /* those that rounding explains are ties */
+    size_t n_flips, n_ties;               /* ties: flips that rounding explains */
     const char *node, *op, *value, *kind; /* to blame; "" = none */
     int64_t layer;                        /* by its name; -1 = not known */
     const char *carried_by; /* "computation": that step; "state": an earlier one; "both": the step
@@ -831,7 +830,7 @@ typedef struct plumb_step {
     int divergent;              /* 1 yes, 0 no, -1 not analysed */
     double error;               /* rms of the logits' difference, relative */
     double state_error;         /* of the worst state; NAN = no state */
-    const char *state;          /* that one; "" */
+    const char *state;          /* the worst state; "" */
     const double *logits;       /* by plumb_logit_metric_name; NULL = no logits */
     size_t analysis;            /* of plumb_generation_session; PLUMB_NONE = not analysed */
 } plumb_step;
@@ -847,7 +846,7 @@ typedef struct plumb_self_test { /* no string is NULL */
     const char *status; /* "pass", "fail", "skip" */
     const char *reason;
     double error, bound;           /* relative rms; NAN = not known */
-    const char *node, *op, *value; /* that breaks the rule; "" */
+    const char *node, *op, *value; /* where the rule is broken; "" */
 } plumb_self_test;
 PLUMB_API size_t plumb_generation_tests(const plumb_generation *generation);
 PLUMB_API int plumb_generation_test(const plumb_generation *generation, size_t i,
@@ -897,7 +896,7 @@ typedef struct plumb_side_info { /* no string is NULL */
     const char *backend, *spec, *version, *path, *hash;
     const char *failure;           /* "" = none */
     int signal;                    /* that ended it; 0 = none */
-    const char *device;            /* that it computed on; "" = the CPU */
+    const char *device;            /* device it computed on; "" = the CPU */
     const char *precision_profile; /* by which its arithmetic was judged; "" */
 } plumb_side_info;
 PLUMB_API int plumb_session_side(const plumb_session *session, char side, /* 'a' or 'b' */
@@ -919,13 +918,13 @@ typedef struct plumb_sync_point { /* in the order of the model; no string is NUL
     const char *verdict;    /* "same", "within", "culprit", "inherited", "amplified",
                                "nondeterministic", "mismatch", "unpaired", "unverified" */
     const char *reason;
-    const char *precision;        /* effective: what the value went through, "fp16" */
+    const char *precision;        /* effective precision, "fp16" */
     int64_t sample;               /* the worst one */
     int accepted;                 /* by a baseline */
     plumb_dtype dtype_a, dtype_b; /* 0 = no tensor on that side */
     int rank_a, rank_b;
     const int64_t *dims_a, *dims_b;
-    int has_a, has_b; /* plumb_session_tensor can give it */
+    int has_a, has_b; /* available from plumb_session_tensor */
 } plumb_sync_point;
 PLUMB_API size_t plumb_session_points(const plumb_session *session);
 PLUMB_API int plumb_session_point(const plumb_session *session, size_t i, plumb_sync_point *out);
@@ -936,7 +935,7 @@ PLUMB_API size_t plumb_session_find(const plumb_session *session, const char *va
 PLUMB_API size_t plumb_session_output(const plumb_session *session, size_t k);
 /* A metric of sync point i by name, metrics of plugins included; NAN = none. */
 PLUMB_API double plumb_session_metric(const plumb_session *session, size_t i, const char *name);
-/* How many sync points have a verdict. */
+/* Number of sync points with this verdict. */
 PLUMB_API size_t plumb_session_count(const plumb_session *session, const char *verdict);
 
 typedef struct plumb_blame { /* by score, the largest first; no string is NULL */
@@ -961,8 +960,8 @@ PLUMB_API int64_t plumb_session_failing(const plumb_session *session, size_t i);
 PLUMB_API int64_t plumb_session_smallest(const plumb_session *session, size_t i);
 
 /* The tensor of a value on one side ("a", "b", "gold"), of the sample its sync point is about. From
- * the session's folder or from the recording that it names, mapped where the file allows.
- * PLUMB_E_NOT_FOUND when it was not kept; gold is kept for culprits. */
+ * the session's folder or from the recording that it names, mapped if possible. PLUMB_E_NOT_FOUND
+ * when it was not kept; gold is kept for culprits. */
 PLUMB_API plumb_status plumb_session_tensor(const plumb_session *session, const char *value,
                                             const char *side, plumb_tensor **out, plumb_error *err);
 PLUMB_API plumb_status plumb_session_write(const plumb_session *session,
@@ -970,16 +969,16 @@ PLUMB_API plumb_status plumb_session_write(const plumb_session *session,
                                            plumb_error *err);
 
 /* The same model on several backends, each analysed against the same reference on the same inputs;
- * options->backend is not used. out[] receives n sessions, NULL where it did not come to one; they
- * are the caller's to free, also after a failure. With options->output the sessions are OUTPUT/1,
- * OUTPUT/2, … and their table is OUTPUT/many.json (docs/formats/many.md). */
+ * options->backend is not used. out[] receives n sessions, NULL where there is none; the caller
+ * frees them, also after a failure. With options->output the sessions are OUTPUT/1, OUTPUT/2, … and
+ * their table is OUTPUT/many.json (docs/formats/many.md). */
 PLUMB_API plumb_status plumb_analyze_many(plumb_model *model, const plumb_analyze_options *options,
                                           const char *const *backends, size_t n,
                                           plumb_session **out, plumb_error *err);
-/* The worst: 3 when one failed, 1 when one diverged, else 2 when one has nothing to say. */
+/* The worst: 3 if one failed, else 1 if one diverged, else 2 if one is inconclusive. */
 PLUMB_API int plumb_sessions_exit_code(const plumb_session *const *sessions, size_t n);
-/* Sessions of one model as one table, a column for each: text, json or md. Says which of them agree
- * with each other and not with the reference, as far as their tensors were kept. */
+/* Sessions of one model as one table, a column for each: text, json or md. Reports backends that
+ * agree with each other but not with the reference, if their tensors were kept. */
 PLUMB_API plumb_status plumb_sessions_write(const plumb_session *const *sessions, size_t n,
                                             const plumb_write_options *options, char **text,
                                             plumb_error *err);
@@ -999,9 +998,8 @@ PLUMB_API plumb_status plumb_report(const char *session, const char *path,
                                     plumb_error *err);
 
 /* The debugger in the browser: serves a session (its folder) or a model (for a comparison to be set
- * up; NULL: neither) on 127.0.0.1 until it is closed. The link holds a token without which nothing
- * is answered. Needs libmicrohttpd, at build time and now, else
- * PLUMB_E_UNSUPPORTED. */
+ * up; NULL: neither) on 127.0.0.1 until it is closed. Every request needs the token in the link.
+ * Needs libmicrohttpd at build time and at run time, else PLUMB_E_UNSUPPORTED. */
 typedef struct plumb_viewer plumb_viewer;
 typedef struct plumb_viewer_options {
     size_t size;
@@ -1010,13 +1008,13 @@ typedef struct plumb_viewer_options {
     const char *program; /* the plumb program, which runs comparisons; NULL = none are offered */
     const char *host;    /* IPv4 address to listen on instead of 127.0.0.1; NULL = only there */
     int insecure_host;   /* nonzero: `host` may be beyond this machine, without encryption */
-    int trust;           /* nonzero: what the page shows may run compilers and runtimes unasked */
-    const char *files;   /* folder in which the page may look for files, besides that of `path` */
+    int trust;           /* nonzero: the page may run compilers and runtimes without confirmation */
+    const char *files;   /* folder that the page may browse, besides that of `path` */
 } plumb_viewer_options;
 PLUMB_OPTIONS_INIT(plumb_viewer_options, PLUMB_OPTIONS_VIEWER)
 PLUMB_API plumb_status plumb_viewer_open(const char *path, const plumb_viewer_options *options,
                                          plumb_viewer **out, plumb_error *err);
-PLUMB_API const char *plumb_viewer_link(const plumb_viewer *viewer); /* lives with it */
+PLUMB_API const char *plumb_viewer_link(const plumb_viewer *viewer); /* valid until close */
 PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is fine */
 
 /* ---- minify and repro ---- */
@@ -1024,33 +1022,33 @@ PLUMB_API void plumb_viewer_close(plumb_viewer *viewer);             /* NULL is 
 typedef struct plumb_minify_options {
     size_t size;
     const plumb_inputs *inputs;   /* may be NULL */
-    const plumb_context *context; /* may be NULL. A repro holds the model after that */
+    const plumb_context *context; /* may be NULL. The repro contains the model after that */
     const char *backend;          /* spec of the run under test; NULL = eager */
     double timeout;        /* seconds of each compile, run or check; 0 = found from the first run */
     uint64_t memory_limit; /* bytes behind the guard; 0 = none */
     int threads;           /* of plumb's own pool; 0 = all */
-    /* Questions that are worked on at the same time, in forks of this process; 0 = one for each
-     * CPU, 1 = one at a time. The result is the same. A host with threads gets 1. */
+    /* Queries that run at the same time, in forks of this process; 0 = one for each CPU, 1 = one at
+     * a time. The result is the same. A host with threads gets 1. */
     int jobs;
     /* The user's own oracle instead of a backend: a command for /bin/sh. {model} is the candidate,
-     * {dir} a folder with model.onnx and test_data_set_0/. Any exit code but 0 says that it fails,
-     * 125 that it cannot tell, 126 and 127 that it cannot be run. */
+     * {dir} a folder with model.onnx and test_data_set_0/. A non-zero exit code means that the
+     * model fails, 125 that it cannot be tested, 126 and 127 that the command cannot run. */
     const char *check;
-    const char *fail_regex;  /* it fails when what it prints fits; NULL = by exit code */
+    const char *fail_regex;  /* it fails if its output matches; NULL = by exit code */
     int fail_code;           /* it fails only with this exit code; -1 = as the original */
-    const char *check_str;   /* must be in the error's text; NULL = a similar text */
+    const char *check_str;   /* must be in the error message; NULL = a similar message */
     int accuracy;            /* outputs must also fail the predicate of plumb_check */
-    int strict;              /* the first culprit in the graph, also one that changes no output */
+    int strict;              /* the first culprit in the graph, even if it changes no output */
     const char *profile;     /* of that predicate, as in plumb_check_options; NULL = plumb */
     const char *same;        /* options of the torch profile; NULL = PyTorch's own */
     double tol;              /* 0 = by the fp64 run */
-    const char *signature;   /* a repro.json whose signature is asked for; NULL = what it shows */
+    const char *signature;   /* repro.json with the signature to find; NULL = the model's */
     size_t max_queries;      /* 0 = no limit */
     double max_time;         /* seconds; 0 = no limit */
     const char *output;      /* the repro folder, new; NULL = none is written */
     const char *checkpoints; /* folder for the best model after each step; NULL = none */
     int strip_weights, stable_output, zip, keep_other;
-    const char *good;    /* folder for the nearest model that passes; NULL = none */
+    const char *good;    /* folder for the last candidate that passed; NULL = none */
     const char *program; /* plumb, which checks the repro in a new process; NULL = the running
                             program when it is plumb, else the one in PATH */
     void (*log)(void *ctx, const char *line); /* NULL = silent */
@@ -1062,53 +1060,53 @@ typedef struct plumb_minify_options {
 } plumb_minify_options;
 PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
 
-/* What minifying found. Read by any number of threads. */
+/* The result of minifying. Read by any number of threads. */
 typedef struct plumb_repro plumb_repro;
-/* The smallest model that fails in the same way, written as a repro and checked from its files in a
- * new process. A model that does not fail is PLUMB_E_INVALID. */
+/* Finds the smallest model that fails the same way, writes it as a repro and verifies it in a new
+ * process. A model that does not fail is PLUMB_E_INVALID. */
 PLUMB_API plumb_status plumb_minify(plumb_model *model, const plumb_minify_options *options,
                                     plumb_repro **out, plumb_error *err);
-/* One question: does the model fail, with the signature of options->signature when it is given? */
+/* One query: does the model fail, with the signature of options->signature if given? */
 PLUMB_API plumb_status plumb_minify_query(plumb_model *model, const plumb_minify_options *options,
                                           plumb_repro **out, plumb_error *err);
 PLUMB_API void plumb_repro_free(plumb_repro *repro); /* NULL is fine */
 typedef struct plumb_repro_summary {                 /* no string is NULL */
     size_t size;
     int fails;                /* of a query; 1 after plumb_minify */
-    const char *signature;    /* the failure in words; "" = none was seen */
+    const char *signature;    /* the failure as text; "" = none */
     const char *folder;       /* "" = not written */
     int verified;             /* it fails in a new process, from its files */
-    int one_minimal;          /* no node can go */
+    int one_minimal;          /* no single node can be removed */
     size_t n_queries, n_runs; /* distinct candidates; runs of them */
     double seconds;
     size_t nodes_before, nodes_after, inputs_after;
     int64_t elements_after;                                 /* of inputs and weights */
-    size_t n_others;                                        /* other failures that were met */
+    size_t n_others;                                        /* other failures found on the way */
     const char *bisect_level, *bisect_pass, *bisect_reason; /* "" = not asked for */
 } plumb_repro_summary;
 PLUMB_API int plumb_repro_get(const plumb_repro *repro, plumb_repro_summary *out);
-/* Another failure that was met, in words, and how often (may be NULL). */
+/* Another failure found on the way, as text, and how often (may be NULL). */
 PLUMB_API const char *plumb_repro_other(const plumb_repro *repro, size_t i, size_t *n_seen);
 PLUMB_API plumb_status plumb_repro_write(const plumb_repro *repro,
                                          const plumb_write_options *options, char **text,
                                          plumb_error *err);
 
 /* Repro levels: 0 off; 1 on error, a checkpoint; 2 on error, a checkpoint and the minify command; 3
- * always, before compiling and running, so that it survives a crash; 4 when the outputs are wrong.
- */
+ * always, before compiling and running, so that a crash does not lose it; 4 when the outputs are
+ * wrong. */
 typedef struct plumb_repro_options {
     size_t size;
     int level;                  /* 1 to 4; 2 */
-    const plumb_inputs *inputs; /* may be NULL. Made again: they depend on their options only */
+    const plumb_inputs *inputs; /* may be NULL. Generated again from their options */
     const char *backend;        /* spec; NULL = eager */
     const char *debug_dir;      /* NULL = plumb-debug */
-    const char *name;           /* "forward", "backward": kept apart; NULL = none */
+    const char *name;           /* "forward", "backward": separate folders; NULL = none */
     const char *error;          /* what went wrong; NULL = nothing yet */
     int no_data;                /* shapes and types only; inputs are generated when it is run */
     double timeout;
     int threads;
-    const plumb_context *context; /* may be NULL. Done to the model that is written */
-    /* The predicate that found it wrong, as in plumb_minify_options: minify and query ask by it. */
+    const plumb_context *context; /* may be NULL. Applied to the model that is written */
+    /* The predicate that found it wrong, as in plumb_minify_options; used by minify and query. */
     int accuracy, strict;
     const char *profile, *same;
     double tol;
@@ -1120,29 +1118,29 @@ PLUMB_API plumb_status plumb_repro_dump(const plumb_model *model,
                                         const plumb_repro_options *options, char **text,
                                         plumb_error *err);
 
-/* What a repro.json says of the run. */
+/* Contents of a repro.json about the run. */
 typedef struct plumb_repro_info {
     size_t size;
     uint64_t seed;
     int threads; /* 0 = all */
     double timeout;
-    int eval, backward; /* how the model was made: not to be done again */
+    int eval, backward; /* already done to the model: do not repeat */
     char amp[8];        /* "" = not under autocast */
 } plumb_repro_info;
-/* PLUMB_E_NOT_FOUND when the folder is no repro. */
+/* PLUMB_E_NOT_FOUND when the folder is not a repro. */
 PLUMB_API plumb_status plumb_repro_read(const char *folder, plumb_repro_info *out,
                                         plumb_error *err);
 
-/* A line for each fault that the spec plants (jit:inject=KIND@OP:N) and that has no node in the
- * model; "" when there is none. */
+/* A line for each fault injected by the spec (jit:inject=KIND@OP:N) that has no node in the model;
+ * "" when there is none. */
 PLUMB_API plumb_status plumb_faults_missed(const plumb_model *model, const char *backend,
                                            char **text, plumb_error *err);
 
 /* ---- many models ---- */
 
 /* Many models on many backends. An item is one model on one backend with one set of inputs; each
- * runs in a process of its own (`program`), and is journalled when it is done, so that a run that
- * was killed goes on where it stopped. Failures with the same cause are grouped. */
+ * runs in a separate process (`program`) and is journalled when done, so that a killed run can be
+ * resumed. Failures with the same cause are grouped. */
 typedef struct plumb_corpus_options {
     size_t size;
     const char *const *backends; /* specs; at least one */
@@ -1150,14 +1148,14 @@ typedef struct plumb_corpus_options {
     const char *reference; /* spec; NULL = eager */
     const uint64_t *seeds; /* of generated inputs; none = 0 */
     size_t n_seeds;
-    const char *output;         /* folder; required, but for merging one folder in place */
+    const char *output;         /* folder; required, except to merge one folder in place */
     const char *shard;          /* "I/N", I from 1: only this part of the items; NULL = all */
     int jobs;                   /* items at a time; 0 = one for each CPU */
-    double timeout;             /* seconds of one item; 600; 0 = none */
-    uint64_t memory_limit;      /* bytes of one item's process and of the backend's; 0 = none */
-    size_t max_queries;         /* of minify for one item; 200; 0 = do not minify */
-    int max_deaths;             /* an item in flight at so many deaths is skipped; 2; 0 = never */
-    int resume;                 /* go on with an output that is not finished */
+    double timeout;             /* seconds for one item; 600; 0 = none */
+    uint64_t memory_limit;      /* bytes for an item's process and for the backend's; 0 = none */
+    size_t max_queries;         /* for minifying one item; 200; 0 = do not minify */
+    int max_deaths;             /* skip an item that was running in so many crashes; 2; 0 = never */
+    int resume;                 /* continue an unfinished output */
     const char *baseline;       /* known groups: an earlier output, its corpus.json, or a file of
                                    write_baseline; NULL = none */
     const char *write_baseline; /* file for the groups of this run; NULL = none */
@@ -1176,11 +1174,12 @@ PLUMB_API plumb_status plumb_corpus_run(const char *list, const plumb_corpus_opt
 /* What would be run, and an estimate of the time. */
 PLUMB_API plumb_status plumb_corpus_plan(const char *list, const plumb_corpus_options *options,
                                          plumb_format format, char **text, plumb_error *err);
-/* Joins the outputs of shards into options->output, a new folder; NULL with one folder: there. */
+/* Merges the outputs of shards into options->output, a new folder; NULL with one folder: in
+ * place. */
 PLUMB_API plumb_status plumb_corpus_merge(const char *const *folders, size_t n_folders,
                                           const plumb_corpus_options *options, plumb_corpus **out,
                                           plumb_error *err);
-/* An output that is finished. */
+/* Opens a finished output. */
 PLUMB_API plumb_status plumb_corpus_open(const char *folder, plumb_corpus **out, plumb_error *err);
 PLUMB_API void plumb_corpus_free(plumb_corpus *corpus); /* NULL is fine */
 
@@ -1223,11 +1222,11 @@ PLUMB_API int plumb_corpus_get_group(const plumb_corpus *corpus, size_t i, plumb
 PLUMB_API plumb_status plumb_corpus_write(const plumb_corpus *corpus,
                                           const plumb_write_options *options, char **text,
                                           plumb_error *err);
-/* What changed; *worse (may be NULL): something is wrong now that was not. */
+/* What changed; *worse (may be NULL): something is wrong that was not before. */
 PLUMB_API plumb_status plumb_corpus_diff(const plumb_corpus *before, const plumb_corpus *now,
                                          plumb_format format, int *worse, char **text,
                                          plumb_error *err);
-/* For `program`: does what one request of plumb_corpus_run says, in this process. */
+/* For `program`: handles one request of plumb_corpus_run in this process. */
 PLUMB_API plumb_status plumb_corpus_worker(const char *request, char **text, plumb_error *err);
 
 /* ---- backends ---- */
@@ -1245,7 +1244,7 @@ typedef struct plumb_backend_info { /* no string is NULL */
     int available;
     const char *version; /* "" = not known */
     const char *reason;  /* why it is not available, or what its spec needs; "" */
-    const char *cpu;     /* features of its process's CPU that change numbers; "" = not known */
+    const char *cpu;     /* CPU features of its process that change results; "" = not known */
     const char *sandbox; /* "on", "not needed", or "none: " and why */
 } plumb_backend_info;
 PLUMB_API plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err);
@@ -1254,13 +1253,13 @@ PLUMB_API size_t plumb_backend_list_count(const plumb_backend_list *list);
 PLUMB_API int plumb_backend_list_get(const plumb_backend_list *list, size_t i,
                                      plumb_backend_info *out);
 
-/* What an edge of a model carries at run time: a tensor, a sequence or an optional. Ref-counted,
- * immutable. A backend handles it through plumb_host only. */
+/* Data of a value at run time: a tensor, a sequence or an optional. Ref-counted, immutable. A
+ * backend handles it through plumb_host only. */
 typedef struct plumb_datum plumb_datum;
 typedef enum plumb_kind { PLUMB_TENSOR = 1, PLUMB_SEQUENCE = 2, PLUMB_OPTIONAL = 3 } plumb_kind;
 
-/* What plumb does for a backend, so that a plugin links with nothing. New members go to the end;
- * n_bytes tells which are there. */
+/* Functions that plumb provides to a backend, so that a plugin need not link with it. New members
+ * are added at the end; n_bytes tells which exist. */
 typedef struct plumb_host {
     uint32_t abi; /* PLUMB_ABI */
     uint32_t n_bytes;
@@ -1300,30 +1299,29 @@ typedef struct plumb_option_def {
     const char *help;
 } plumb_option_def;
 
-/* A model to compile. All of it lives until the program is freed. */
+/* A model to compile. Everything is valid until the program is freed. */
 typedef struct plumb_source {
     const void *onnx; /* its bytes; NULL when `graph` is given and the backend takes graphs */
     size_t n_onnx;
-    const char *path; /* a file with the same model; external data lies beside it. NULL = none */
+    const char *path; /* a file with the same model; external data is beside it. NULL = none */
     const char *const *inputs; /* names, in order */
     size_t n_inputs;
     const char *const *outputs;
     size_t n_outputs;
     void *graph;   /* plumb's own form; only for backends that are part of plumb */
-    uint64_t seed; /* of random operators that have none of their own */
-    int threads;   /* wish of the user; 0 = all. An option of the spec wins */
-    int any_shape; /* inputs may have other shapes than declared: test data has */
-    int record;    /* recordings will follow: prepare them, and tell n_hooks */
+    uint64_t seed; /* for random operators without a seed of their own */
+    int threads;   /* the user's setting; 0 = all. An option of the spec takes precedence */
+    int any_shape; /* input shapes may differ from those declared (test data) */
+    int record;    /* recordings will follow: prepare for them, and set n_hooks */
 } plumb_source;
 
-/* One value that a backend shows while it records. */
+/* A value that a backend exposes while it records. */
 typedef struct plumb_seen {
     const char *name; /* in the graph that the backend executes */
     const plumb_datum *datum;
-    /* Values of the model that it carries, converted to the model's layout where the backend has
-     * another one (its element type may still differ: float16 held in float32). NULL = `name`.
-     * Not NULL and n_stands_for = 0: it is none of the model's. No two values shown in one
-     * recording stand for the same one. */
+    /* Values of the model that it corresponds to, in the model's layout (the element type may
+     * differ: float16 stored as float32). NULL = `name`. Not NULL and n_stands_for = 0: it is not a
+     * value of the model. Within one recording, no two values may correspond to the same one. */
     const char *const *stands_for;
     size_t n_stands_for;
 } plumb_seen;
@@ -1340,10 +1338,10 @@ typedef struct plumb_hook {
 typedef struct plumb_record_info {
     size_t n_values;    /* that the executed graph has, bodies of If, Loop, Scan included */
     size_t n_seen;      /* shown to the hook */
-    size_t n_hidden;    /* not reachable: in bodies that did not run, or more than once */
-    size_t n_disturbed; /* not shown, because looking at them changed the outputs */
-    size_t n_runs;      /* of the backend that it took */
-    int differs; /* the outputs were not those of the plain run, bit for bit: nothing shown */
+    size_t n_hidden;    /* not recordable: in bodies that did not run, or ran more than once */
+    size_t n_disturbed; /* not shown, because recording them changed the outputs */
+    size_t n_runs;      /* runs of the backend that it took */
+    int differs;        /* the outputs were not bit-identical to the plain run: nothing was shown */
 } plumb_record_info;
 
 typedef struct plumb_run_args {
@@ -1356,8 +1354,8 @@ typedef struct plumb_run_args {
     const plumb_datum *const *plain; /* with a hook: outputs of a plain run on the same inputs; the
                                         backend shows nothing unless its own are bit-identical.
                                         NULL = unchecked */
-    uint64_t memory_limit;           /* bytes of recorded values to hold at once; 0 = no limit */
-    plumb_record_info *record;       /* with a hook: to be filled; never NULL then */
+    uint64_t memory_limit;           /* bytes of recorded values in memory at once; 0 = no limit */
+    plumb_record_info *record;       /* with a hook: to be filled; then never NULL */
 } plumb_run_args;
 
 #define PLUMB_ABI 1u
@@ -1372,8 +1370,8 @@ enum {                        /* flags */
                                 Not for plugins */
 };
 
-/* The vtable. Slots marked (optional) may be NULL; the default stands beside. `self` is what open
- * gave, `program` what compile gave. One backend is used by one thread at a time. */
+/* The vtable. Slots marked (optional) may be NULL, with the default given. `self` comes from open,
+ * `program` from compile. One backend is used by one thread at a time. */
 typedef struct plumb_backend {
     uint32_t abi;     /* PLUMB_ABI */
     uint32_t n_bytes; /* sizeof(plumb_backend) */
@@ -1386,44 +1384,43 @@ typedef struct plumb_backend {
     plumb_status (*open)(const plumb_host *host, const plumb_option *options, size_t n_options,
                          void **self, plumb_error *err);
     void (*close)(void *self); /* (optional: nothing to release) */
-    /* Of the runtime, "1.27.0"; lives with self. (optional: "") */
+    /* Version of the runtime, "1.27.0"; valid as long as self. (optional: "") */
     const char *(*version)(void *self);
-    /* 1 or 0; -1 = only compile can tell. (optional: -1) */
+    /* 1 or 0; -1 = known only by compiling. (optional: -1) */
     int (*supports)(void *self, const char *domain, const char *op, int opset);
-    /* *n_hooks: how many values a recording will show, 0 = not known. */
+    /* n_hooks: number of values that a recording will show, 0 = not known. */
     plumb_status (*compile)(void *self, const plumb_source *source, void **program, size_t *n_hooks,
                             plumb_error *err);
     plumb_status (*run)(void *program, const plumb_run_args *args, plumb_error *err);
-    /* Names of the ways to record, from most to least intrusive, ended by NULL; lives with self.
-     * (optional: it cannot record) */
+    /* Names of the recording modes, from most to least intrusive, ended by NULL; valid as long as
+     * self. (optional: it cannot record) */
     const char *const *(*record_modes)(void *self);
-    /* The graph that it executes, as ONNX bytes that live with the program; weights may be missing.
-     * (optional: the model as given) */
+    /* The graph that it executes, as ONNX bytes, valid as long as the program; weights may be
+     * missing. (optional: the model as given) */
     plumb_status (*executed)(void *program, const void **onnx, size_t *n_onnx, plumb_error *err);
-    /* Waits until all work is done and tells its failure. (optional: run() has waited) */
+    /* Waits until all work is done and returns its status. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
-    /* Names that the option "disable=NAME+NAME" takes, ended by NULL: passes and optimisers that a
-     * search for the one to blame leaves out. (optional: it has none) */
+    /* Names for the option "disable=NAME+NAME", ended by NULL: passes that bisection can disable.
+     * (optional: none) */
     const char *const *passes;
     /* Values of the option "opt", from least to most optimised, ended by NULL. (optional: none) */
     const char *const *levels;
     /* ---- since 0.2.0; n_bytes tells whether they are there ---- */
-    /* The device that it computes on, "SwiftShader (software) of /usr/lib/chromium"; lives with
-     * self. (optional: "", the CPU) */
+    /* The device that it computes on, "SwiftShader (software) of /usr/lib/chromium"; valid as long
+     * as self. (optional: "", the CPU) */
     const char *(*device)(void *self);
-    /* Which node runs where, for a backend that splits a model over several places: one line
-     * "PLACE\tOP\tNODE\n" per node of the graph that it executes; lives with the program.
-     * (optional: it is one place) */
+    /* Which node runs where, for a backend that uses several devices: one line "PLACE\tOP\tNODE\n"
+     * per node of the executed graph; valid as long as the program. (optional: it is one place) */
     plumb_status (*placement)(void *program, const char **text, plumb_error *err);
-    /* Options of a spec that choose a device, "providers=WebGPU", ended by NULL: `plumb backends`
+    /* Options of a spec that select a device, "providers=WebGPU", ended by NULL: `plumb backends`
      * tries each. (optional: none) */
     const char *const *devices;
 } plumb_backend;
 
 /* A metric of a plugin: one number for two tensors of the same shape, a under test and r the
- * reference. It reads them through the host only. Called by one thread at a time, in plumb's own
- * process: unlike a backend, a metric that crashes takes plumb with it. */
+ * reference. It reads them only through the host. Called by one thread at a time, in plumb's own
+ * process: unlike for a backend, a crash ends plumb. */
 typedef struct plumb_metric {
     uint32_t abi;     /* PLUMB_ABI */
     uint32_t n_bytes; /* sizeof(plumb_metric) */
@@ -1437,13 +1434,13 @@ typedef struct plumb_metric {
 } plumb_metric;
 
 /* A plugin with metrics exports this function under the name "plumb_metrics_v1". It fills metrics[]
- * with up to n_max borrowed rows and returns how many it has. It may have backends, too. */
+ * with up to n_max borrowed rows and returns how many it has. It may also have backends. */
 typedef size_t (*plumb_metrics_entry)(const plumb_host *host, const plumb_metric **metrics,
                                       size_t n_max);
 
-/* Any opened backend with checkpoints around compile and run. The wrapper's backend has no open and
- * no close; its `self` is the wrapper. Both must be freed by the caller, the wrapper first. Forward
- * and backward graphs are wrapped apart and named. */
+/* Wraps an open backend with checkpoints around compile and run. The wrapper's backend has no open
+ * and no close; its `self` is the wrapper. The caller frees both, the wrapper first. Forward and
+ * backward graphs are wrapped separately and named. */
 typedef struct plumb_wrapped plumb_wrapped;
 typedef struct plumb_wrap_options {
     size_t size;

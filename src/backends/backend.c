@@ -30,11 +30,11 @@ struct pl_backend {
     char *spec;
     pl_backend_options options;
     pl_guard *guard;
-    pl_guard_child *probe; /* answered the questions at opening; serves the first program */
+    pl_guard_child *probe; /* child that answered queries at opening; runs the first program */
     char version[64], device[256];
     uint64_t cpu;  /* features of the CPU that it runs on (kernels/cpu.h) */
-    bool confined; /* its guard has said so */
-    const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; texts live in mode_text */
+    bool confined; /* reported by its guard */
+    const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; point into mode_text */
     char mode_text[256];
     pl_failure failure;
 };
@@ -120,7 +120,7 @@ pl_status pl_backend_check_vtable(const plumb_backend *v, pl_err *err) {
         return pl_fail(err, PL_E_BACKEND, "the plugin's ABI version is %u, expected %u", v->abi,
                        PLUMB_ABI);
     }
-    if (v->n_bytes < offsetof(plumb_backend, device)) { /* as of the first release */
+    if (v->n_bytes < offsetof(plumb_backend, device)) { /* size in the first release */
         return pl_fail(err, PL_E_BACKEND, "the plugin's vtable has %u bytes, expected %zu",
                        v->n_bytes, sizeof(plumb_backend));
     }
@@ -161,7 +161,7 @@ static void split_modes(pl_backend *b) {
     }
 }
 
-/* A child that has opened the backend. */
+/* Starts a child that has opened the backend. */
 static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
     const bool first = b->version[0] == '\0' && b->mode_text[0] == '\0';
     PL_TRY(pl_guard_child_new(b->guard, b->spec, b->options.timeout_seconds,
@@ -251,7 +251,7 @@ const char *pl_backend_name(const pl_backend *b) {
 
 const char *pl_backend_sandbox(const pl_backend *b) {
     const char *state = pl_confine_state(b->vtable, b->options.sandbox);
-    /* A wrapper that $PLUMB_GUARD names may have lost the guard's arguments. */
+    /* $PLUMB_GUARD may name a wrapper that drops the guard's arguments. */
     const bool lost = b->guard != NULL && !b->confined && strcmp(state, "on") == 0;
     return lost ? "none: plumb-guard did not set it up" : state;
 }
@@ -279,7 +279,7 @@ int pl_backend_supports(pl_backend *b, const char *domain, const char *op, int o
     if (pl_guard_child_supports(b->probe, domain, op, opset, &answer, &b->failure, NULL) == PL_OK) {
         return answer;
     }
-    pl_guard_child_free(b->probe); /* it has crashed or hung */
+    pl_guard_child_free(b->probe); /* crashed or hung */
     b->probe = NULL;
     return -1;
 }
@@ -302,7 +302,8 @@ const char *const *pl_backend_record_modes(const pl_backend *b) {
 
 static pl_status check_model_untouched(const pl_program *p, const char *by, pl_err *err) {
     if (p->source.onnx == NULL) return PL_OK;
-    /* The page table knows in no time; what a backend copied by writing may still be the same. */
+    /* The page table shows at once that nothing was written. A page that was written may still hold
+     * the same bytes, so then compare hashes. */
     if (pl_file_map_untouched(p->source.onnx, p->source.n_onnx)) return PL_OK;
     const pl_hash128 now = pl_hash128_of(p->source.onnx, p->source.n_onnx);
     if (pl_hash128_equal(now, p->onnx_hash)) return PL_OK;
@@ -337,7 +338,7 @@ pl_status pl_program_of_source(pl_backend *b, const plumb_source *source, pl_pro
     return st;
 }
 
-/* A pipe has been read by now, and gives nothing more. */
+/* A pipe was consumed by the first read. */
 static bool can_be_read_again(const char *file) {
     struct stat info;
     return file != NULL && !pl_path_has_suffix(file, ".onnxtxt") && stat(file, &info) == 0 &&
@@ -510,8 +511,8 @@ static bool shape_fits(const pl_type *type, const pl_tensor *t) {
     return true;
 }
 
-/* Models may declare shapes that are not true. Before a backend is blamed for another one, the
- * interpreter is asked: true when it makes the same. */
+/* Models may declare wrong shapes. Before blaming a backend for a different shape, run the
+ * interpreter: true if it returns the same shape as the backend. */
 static bool declaration_lies(const pl_program *p, const plumb_run_args *args, size_t i) {
     pl_backend *eager = NULL;
     pl_program *program = NULL;
@@ -532,7 +533,7 @@ static bool declaration_lies(const pl_program *p, const plumb_run_args *args, si
     return lies;
 }
 
-/* What a backend hands back is compared with what the model declares. */
+/* Checks an output of the backend against the model's declaration. */
 static pl_status check_output(const pl_program *p, const plumb_run_args *args, size_t i,
                               pl_err *err) {
     const pl_datum *d = pl_datum_of(args->out[i]);

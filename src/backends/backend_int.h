@@ -1,4 +1,4 @@
-/* Inside src/backends: what backend.c shares with the guard's two ends. */
+/* Inside src/backends: shared by backend.c and both ends of the guard. */
 #ifndef PL_BACKEND_INT_H
 #define PL_BACKEND_INT_H
 
@@ -20,20 +20,20 @@ pl_status pl_program_of_source(pl_backend *backend, const plumb_source *source, 
 pl_status pl_program_run_args(pl_program *program, const plumb_run_args *args, pl_err *err);
 
 /* Opens a backend in the guard itself, so that children inherit it. Only ONNX Runtime, which takes
- * 20 ms to start; NULL for others, and on failure: children will tell. */
+ * 20 ms to start; NULL for others. Also NULL on failure: the children will report the error. */
 pl_backend *pl_backend_preload(const char *spec);
 
-/* The model of a source: the graph that it lends, or one read from its bytes, which is the caller's
- * to free (*owned). */
+/* The model of a source: its graph if it has one, else read from its bytes; then *owned is set and
+ * the caller frees it. */
 pl_status pl_source_model(const plumb_source *source, pl_model **out, bool *owned, pl_err *err);
 
-/* What open() of an unguarded backend gave. */
+/* The result of open() of an unguarded backend. */
 void *pl_backend_self(const pl_backend *backend);
 
-/* The folder that emitted code is kept in; it is made when it is not there. */
+/* The cache folder of emitted code; created if missing. */
 pl_status pl_jit_cache_open(pl_dir **out, pl_err *err);
 
-/* What a plugin's vtable must have. */
+/* Checks a plugin's vtable. */
 pl_status pl_backend_check_vtable(const plumb_backend *vtable, pl_err *err);
 
 #endif

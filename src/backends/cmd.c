@@ -17,7 +17,7 @@
 typedef struct cmd_program {
     const char *program; /* of the backend */
     char *dir;           /* scratch */
-    pl_dir *held;        /* the same, held: what the program leaves there is foreign */
+    pl_dir *held;        /* the same, held open: files that the program writes are untrusted */
     pl_model *model;     /* for the types of its outputs */
     const plumb_source *source;
 } cmd_program;
@@ -50,7 +50,8 @@ static void cmd_free(void *program) {
 
 #define DATA "test_data_set_0/"
 
-/* External data would not be found from the scratch folder, so it is put into the file. */
+/* The program would not find external data from the scratch folder, so it is embedded in the
+ * file. */
 static pl_status write_model(const cmd_program *p, const plumb_source *s, pl_err *err) {
     if (s->path == NULL || memmem(s->onnx, s->n_onnx, "location", 8) == NULL) {
         return pl_dir_write(p->held, "model.onnx", s->onnx, s->n_onnx, err);
@@ -121,7 +122,7 @@ static pl_status write_inputs(const cmd_program *p, const plumb_run_args *args, 
     return PL_OK;
 }
 
-/* Its last words, without the line end. */
+/* The end of its output, without trailing line breaks. */
 static void last_words(const pl_process_result *r, char *out, size_t n_out) {
     const char *said = pl_buf_str(r->err.n_bytes > 0 ? &r->err : &r->out);
     size_t n = strlen(said);
@@ -147,7 +148,7 @@ static pl_status call(const cmd_program *p, pl_err *err) {
     return st;
 }
 
-/* In test_data_set_0 or in DIR; NULL when it is in neither. */
+/* Looks in test_data_set_0, then in DIR; NULL if it is in neither. */
 static const char *find_output(const cmd_program *p, size_t i, char name[64]) {
     snprintf(name, 64, DATA "output_%zu.pb", i);
     if (pl_dir_look(p->held, name, NULL) != PL_KIND_NONE) return name;
@@ -155,7 +156,7 @@ static const char *find_output(const cmd_program *p, size_t i, char name[64]) {
     return pl_dir_look(p->held, name, NULL) != PL_KIND_NONE ? name : NULL;
 }
 
-/* What the program left cannot be read: that is its fault, not the user's. */
+/* An unreadable output is the program's fault, not the user's. */
 static pl_status blame_program(const cmd_program *p, pl_status st, const char *what, pl_err *err) {
     if (st == PL_OK || st == PL_E_MEMORY) return st;
     pl_err_wrap(err, st, "'%s' left %s", p->program, what);
@@ -183,7 +184,7 @@ static pl_status read_output(const cmd_program *p, size_t i, pl_datum **out, pl_
     return blame_program(p, st, what, err);
 }
 
-/* One more than the model has is as wrong as one less. */
+/* An extra output is as wrong as a missing one. */
 static pl_status check_count(const cmd_program *p, size_t n_out, pl_err *err) {
     char name[64];
     if (find_output(p, n_out, name) == NULL) return PL_OK;

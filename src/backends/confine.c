@@ -34,8 +34,8 @@ static pl_status add_folder_of(pl_confinement *c, const char *flag, const char *
     return st;
 }
 
-/* Libraries lie beside each other: a file of a spec makes its folder readable. What a spec has
- * written (debug-dir) goes beside what is there. */
+/* A library loads others beside it, so a file in a spec makes its folder readable. Options that
+ * write (debug-dir, explain) make the folder of the new file writable. */
 static pl_status add_spec(pl_confinement *c, const plumb_backend *row, const plumb_option *spec,
                           size_t n_spec, pl_err *err) {
     const bool writes = (row->flags & PLUMB_USES_CACHE) != 0;
@@ -49,7 +49,7 @@ static pl_status add_spec(pl_confinement *c, const plumb_backend *row, const plu
     return PL_OK;
 }
 
-/* Every folder of a list like PATH. */
+/* Adds every folder of a list like PATH. */
 static pl_status add_list(pl_confinement *c, const char *list, pl_err *err) {
     for (const char *at = list; at != NULL && *at != '\0';) {
         const size_t n = strcspn(at, ":;");
@@ -75,7 +75,7 @@ static pl_status add_drivers(pl_confinement *c, pl_err *err) {
     return PL_OK;
 }
 
-/* Folders in which the dynamic linker, ONNX Runtime and the compiler are looked for. */
+/* Search paths of the dynamic linker, ONNX Runtime and the compiler. */
 static pl_status add_environment(pl_confinement *c, bool programs, pl_err *err) {
     const char *ort = getenv("PLUMB_ORT_LIB");
     if (ort != NULL && ort[0] != '\0') PL_TRY(add_folder_of(c, "--read", ort, err));

@@ -12,7 +12,7 @@ typedef struct eager {
     bool fp64;
     const pl_provider *kernels;
     char version[64];
-    int threads; /* -1: as the model's source wishes */
+    int threads; /* -1: use source->threads */
 } eager;
 
 typedef struct eager_program {
@@ -21,8 +21,8 @@ typedef struct eager_program {
     pl_pool *pool;
     pl_interp *interp;
     size_t n_values, n_in_bodies;
-    pl_strmap names;           /* of all values -> the value, NULL when there are several */
-    size_t n_bodies_seen;      /* of the values in bodies, in this run */
+    pl_strmap names;           /* all names -> the value; NULL if several values share the name */
+    size_t n_bodies_seen;      /* values in bodies, shown in this run */
     const plumb_run_args *run; /* while it runs */
 } eager_program;
 
@@ -56,7 +56,7 @@ static int eager_supports(void *self, const char *domain, const char *op, int op
     return def != NULL && def->eval != NULL;
 }
 
-/* A body that no Loop or Scan is around runs once or not at all. */
+/* A body outside any Loop or Scan runs at most once. */
 static bool runs_at_most_once(const pl_graph *graph) {
     for (; graph->owner != NULL; graph = graph->parent) {
         if (pl_node_bodies(graph->owner) != PL_BODIES_BRANCHES) return false;
@@ -64,8 +64,8 @@ static bool runs_at_most_once(const pl_graph *graph) {
     return true;
 }
 
-/* Shows the values of the main graph and of branches of If. What a loop makes is counted as hidden,
- * and so is a value of a body whose name is not the only one. */
+/* Shows values of the main graph and of branches of If. Values inside loops, and values in bodies
+ * whose name is not unique, count as hidden. */
 static pl_status show(void *ctx, const pl_node *node, const pl_value *value, const pl_datum *datum,
                       pl_err *err) {
     eager_program *p = ctx;
@@ -83,7 +83,7 @@ static pl_status show(void *ctx, const pl_node *node, const pl_value *value, con
     return p->run->hook->value(p->run->hook->ctx, &seen, err);
 }
 
-/* Counts values that nodes make, and notes all names. */
+/* Counts values computed by nodes, and indexes all names. */
 static pl_status count_values(void *ctx, pl_graph *graph, pl_err *err) {
     eager_program *p = ctx;
     for (size_t i = 0; i < graph->n_values; i++) {

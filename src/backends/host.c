@@ -1,4 +1,4 @@
-/* plumb_host: what a backend may ask of plumb, as a table of functions. */
+/* plumb_host: the functions that plumb offers to backends. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Counting nodes by place and operator; text and JSON of it. */
+/* Counts nodes by place and operator; writes them as text and JSON. */
 #include "backends/placement.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { PLACES_MAX = 16, OPS_MAX = 4096 };
 
-static const char *const last_place = "CPU"; /* of ONNX Runtime: takes what no other takes */
+static const char *const last_place = "CPU"; /* of ONNX Runtime: runs whatever no other takes */
 
 /* ---- from lines ---- */
 
@@ -19,7 +19,7 @@ typedef struct line {
     size_t n_place, n_op, n_node;
 } line;
 
-/* False: not three fields. */
+/* False if it does not have three fields. */
 static bool split(const char *at, size_t n, line *out) {
     const char *first = memchr(at, '\t', n);
     if (first == NULL) return false;
@@ -162,7 +162,7 @@ static bool is_plain(const pl_json_value *v) {
     return v != NULL && v->kind == PL_JSON_STRING && strlen(v->string) == v->n_string;
 }
 
-/* 0 fine, 1 not of this form, 2 out of memory. */
+/* 0 = ok, 1 = not in this form, 2 = out of memory. */
 static int read_place(const pl_json_value *v, pl_arena *arena, pl_place *out) {
     const pl_json_value *name = pl_json_find(v, "place"), *nodes = pl_json_find(v, "nodes");
     const pl_json_value *ops = pl_json_find(v, "ops"), *names = pl_json_find(v, "names");

@@ -144,7 +144,7 @@ static plumb_status plugin_synchronize(void *program, plumb_error *err) {
     return pp->plugin->vtable->synchronize(pp->program, err);
 }
 
-/* Was the plugin built with the slots that came with 0.2.0? */
+/* Whether the plugin was built with the slots added in 0.2.0. */
 static bool has_places(const plumb_backend *v) {
     return v->n_bytes >= sizeof(plumb_backend);
 }

@@ -1,4 +1,4 @@
-/* Metrics from plugins: rows of plumb_metric in shared libraries, loaded when they are named. */
+/* Metrics from plugins: rows of plumb_metric in shared libraries, loaded when a user names them. */
 #ifndef PL_PLUGIN_METRICS_H
 #define PL_PLUGIN_METRICS_H
 
@@ -11,7 +11,7 @@ typedef struct pl_plugin_metrics {
     size_t n_rows;
 } pl_plugin_metrics;
 
-/* Adds the metrics of one library. Names must be new, also against plumb's own. */
+/* Adds the metrics of one library. Their names must be unique, also among plumb's own. */
 pl_status pl_plugin_metrics_load(pl_plugin_metrics *metrics, const char *file, pl_err *err);
 void pl_plugin_metrics_release(pl_plugin_metrics *metrics);
 

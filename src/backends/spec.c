@@ -90,7 +90,7 @@ pl_status pl_spec_check(const plumb_option *options, size_t n_options, const cha
     return PL_OK;
 }
 
-/* Cuts the next item off in place, "\," becoming ','. */
+/* Cuts off the next item in place; "\," becomes ','. */
 static char *cut_item(char **at) {
     char *item = *at, *to = *at, *from = *at;
     while (*from != '\0' && *from != ',') {

@@ -1,8 +1,8 @@
 /* Specs: "name[:item,item…]" where an item is key=value or a flag. The one place that parses them.
  *
- * A backend's table of options says what is allowed; anything else is PL_E_USAGE with the names
- * that are. A backend that takes a program or file (key "" in its table) reads the first item whole
- * as that. "\," is a comma inside an item. */
+ * A backend's table of options says what is allowed; anything else is PL_E_USAGE, and the message
+ * lists the valid names. A backend that takes a program or file (key "" in its table) reads the
+ * first item whole as that. "\," is a comma inside an item. */
 #ifndef PL_SPEC_H
 #define PL_SPEC_H
 
@@ -14,7 +14,7 @@
 typedef struct pl_spec {
     plumb_option *options;
     size_t n_options;
-    char *text; /* what the options point into */
+    char *text; /* storage of the options */
 } pl_spec;
 
 /* The name in front of the colon; *n its length. */
@@ -27,11 +27,11 @@ pl_status pl_spec_parse(const char *text, const char *name, const plumb_option_d
 pl_status pl_spec_check(const plumb_option *options, size_t n_options, const char *name,
                         const plumb_option_def *defs, size_t n_defs, pl_err *err);
 void pl_spec_release(pl_spec *spec);
-/* Whether it runs a program, loads a library or writes files: a spec that came with data (a
- * session, a repro, a request) and not from the user is refused then. */
+/* Whether it runs a program, loads a library or writes files. Such a spec is refused if it came
+ * with data (a session, a repro, a request) and not from the user. */
 bool pl_spec_is_foreign(const char *text);
 
-/* The last value of a key; NULL when it was not given. */
+/* The last value of a key; NULL if not given. */
 const char *pl_option_value(const plumb_option *options, size_t n_options, const char *key);
 /* A checked whole number. */
 long pl_option_int(const plumb_option *options, size_t n_options, const char *key, long otherwise);

@@ -1,4 +1,4 @@
-/* The heap behind one switch. With the injection off an allocation pays one relaxed load. */
+/* All heap allocations go through here. With failure injection off this costs one relaxed load. */
 #include "base/alloc.h"
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include "base/size.h"
 
 void pl_alloc_keep_freed(void) {
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* glibc's maximum */
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
 }
@@ -45,7 +45,7 @@ static bool injection_allows(void) {
     return left < 0;
 }
 
-/* Also keeps sanitizer allocators, which abort on absurd sizes, from seeing them. */
+/* Also hides absurd sizes from sanitizers' allocators, which would abort. */
 static bool size_sane(size_t n_bytes) {
     return n_bytes <= (size_t)PTRDIFF_MAX;
 }
@@ -93,12 +93,12 @@ void *pl_large_alloc(size_t n_bytes) {
     whole = whole / large * large;
     void *p = pl_aligned_alloc(large, whole);
 #ifdef MADV_HUGEPAGE
-    if (p != NULL) (void)madvise(p, whole, MADV_HUGEPAGE); /* small pages serve as well */
+    if (p != NULL) (void)madvise(p, whole, MADV_HUGEPAGE); /* may fail: small pages work too */
 #endif
     return p;
 }
 
-/* "NAME:  123 kB" in text, in bytes; 0 when it is not there. */
+/* The value of "NAME: 123 kB" in text, in bytes; 0 if missing. */
 static uint64_t meminfo_bytes(const char *text, const char *name) {
     const char *at = strstr(text, name);
     return at == NULL ? 0 : strtoull(at + strlen(name), NULL, 10) * 1024;

@@ -12,8 +12,8 @@ void *pl_calloc(size_t count, size_t size); /* zeroed, product checked */
 void *pl_realloc(void *p, size_t n_bytes);  /* on failure p stays valid */
 void *pl_realloc_array(void *p, size_t count, size_t size);
 void *pl_aligned_alloc(size_t alignment, size_t n_bytes); /* free with pl_free */
-/* The same for what is read again and again: from 2 MB on in large pages, where the system has them
- * to give. At least 64-byte aligned. */
+/* For memory that is read often: large pages from 2 MB on, if the system has any. At least 64-byte
+ * aligned. */
 void *pl_large_alloc(size_t n_bytes);
 /* Whether n_bytes are available; Linux overcommits and kills a process that touches too much. True
  * when the system does not say. Control group limits are ignored. */
@@ -22,16 +22,15 @@ char *pl_strdup(const char *s);
 char *pl_strndup(const char *s, size_t n); /* copies exactly n bytes and adds a NUL */
 void pl_free(void *p);
 
-/* For main, before any thread: from now on the heap keeps what is freed instead of giving it back
- * to the system. Tensors come and go by the thousand, and fresh pages cost more than small
- * operators.
- */
+/* Call it in main, before any thread starts. From then on the heap keeps freed memory instead of
+ * returning it to the system. Tensors come and go by the thousand, and fresh pages cost more than
+ * small operators. */
 void pl_alloc_keep_freed(void);
 
 /* For tests: after `n` more successful allocations in this process every later one fails;
  * a negative n switches the injection off (the default). Thread-safe. */
 void pl_alloc_fail_after(long n);
-/* The same, but only the next one fails: the code after it must still notice. */
+/* The same, but only one allocation fails: the code after it must still notice. */
 void pl_alloc_fail_once(long n);
 
 #endif

@@ -23,9 +23,9 @@ enum {
 
 typedef struct block {
     struct block *next;
-    size_t n_bytes; /* as allocated, this head included */
+    size_t n_bytes; /* as allocated, with this header */
     char *begin;    /* first object, aligned */
-    char *used_end; /* kept for blocks that are no longer the current one */
+    char *used_end; /* valid for blocks other than the current one */
 } block;
 
 typedef struct cleanup {
@@ -35,7 +35,7 @@ typedef struct cleanup {
 } cleanup;
 
 struct pl_arena {
-    char *at, *end; /* free room of the current block */
+    char *at, *end; /* free space in the current block */
     block *blocks;  /* the current block first */
     cleanup *cleanups;
     size_t n_bytes;
@@ -45,7 +45,7 @@ struct pl_arena {
 pl_arena *pl_arena_new(void) {
     pl_arena *arena = pl_calloc(1, sizeof *arena);
     if (arena == NULL) return NULL;
-    arena->at = arena->end = (char *)arena; /* no room, yet a pointer one may subtract */
+    arena->at = arena->end = (char *)arena; /* empty, but a valid pointer to subtract */
     arena->n_bytes = sizeof *arena;
     arena->block_bytes = BLOCK_MIN;
     return arena;
@@ -99,8 +99,7 @@ void pl_arena_reset(pl_arena *arena) {
     arena->end = (char *)largest + largest->n_bytes;
 }
 
-/* A block of at least `min_bytes` with room for `room` bytes after alignment; NULL when out of
- * memory. */
+/* A block of at least `min_bytes` with `room` bytes after alignment; NULL when out of memory. */
 static block *block_new(pl_arena *arena, size_t room, size_t min_bytes) {
     size_t n_bytes;
     if (!pl_size_add(room, sizeof(block) + ALIGNMENT, &n_bytes)) return NULL;
@@ -114,7 +113,7 @@ static block *block_new(pl_arena *arena, size_t room, size_t min_bytes) {
     return b;
 }
 
-/* The way when the current block is full; n_bytes is a multiple of ALIGNMENT. */
+/* Used when the current block is full; n_bytes is a multiple of ALIGNMENT. */
 static void *alloc_slow(pl_arena *arena, size_t n_bytes) {
     const bool own = arena->blocks != NULL && n_bytes > arena->block_bytes / OWN_BLOCK_FRACTION;
     block *b = block_new(arena, n_bytes, own ? 0 : arena->block_bytes);
@@ -155,7 +154,7 @@ char *pl_arena_strndup(pl_arena *arena, const char *s, size_t n) {
     if (!pl_size_add(n, 1, &n_bytes)) return NULL;
     char *copy = pl_arena_alloc(arena, n_bytes);
     if (copy != NULL && n > 0) memcpy(copy, s, n);
-    return copy; /* the NUL is there: memory is zeroed */
+    return copy; /* memory is zeroed, so the NUL is there */
 }
 
 char *pl_arena_strdup(pl_arena *arena, const char *s) {

@@ -25,6 +25,6 @@ char *pl_arena_printf(pl_arena *arena, const char *format, ...)
  * then not registered and the caller still owns the object). */
 int pl_arena_defer(pl_arena *arena, void (*fn)(void *), void *object);
 
-size_t pl_arena_bytes(const pl_arena *arena); /* held from the heap, for reports and tests */
+size_t pl_arena_bytes(const pl_arena *arena); /* bytes held from the heap, for reports and tests */
 
 #endif

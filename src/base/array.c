@@ -1,4 +1,4 @@
-/* Growing by doubling. */
+/* Growth by doubling. */
 #include "base/array.h"
 
 #include <string.h>

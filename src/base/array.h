@@ -19,7 +19,7 @@
 #define PL_ARENA_ROOM(arena, items, n, capacity)                                                   \
     ((n) < *(capacity) || pl_arena_grow(arena, &(items), n, capacity, sizeof *(items)))
 
-/* The same for `need` elements in all. */
+/* The same for `need` elements in total. */
 #define PL_ARRAY_ROOM_FOR(items, need, capacity)                                                   \
     ((need) <= *(capacity) || pl_array_grow_to(&(items), need, capacity, sizeof *(items)))
 

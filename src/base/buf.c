@@ -30,7 +30,7 @@ const char *pl_buf_str(const pl_buf *buf) {
     return buf->data == NULL ? "" : buf->data;
 }
 
-/* Makes room for n more bytes and the NUL. */
+/* Makes room for n more bytes and a NUL. */
 static bool reserve(pl_buf *buf, size_t n) {
     size_t need;
     if (buf->failed) return false;
@@ -93,7 +93,7 @@ __attribute__((format(printf, 2, 0))) static void put_format(pl_buf *buf, const 
     } else {
         buf->n_bytes += (size_t)n;
     }
-    if (buf->failed) buf->data[buf->n_bytes] = '\0'; /* drop the part that did fit */
+    if (buf->failed) buf->data[buf->n_bytes] = '\0'; /* drop the part that fitted */
     va_end(again);
 }
 

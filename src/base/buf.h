@@ -29,6 +29,6 @@ void pl_buf_printf(pl_buf *buf, const char *format, ...) __attribute__((format(p
 
 /* Text from a file, safe for one line: control characters and invalid UTF-8 become '?'. */
 void pl_buf_put_clean(pl_buf *out, const char *s);
-void pl_buf_clean_from(pl_buf *out, size_t at); /* what was put since `at` */
+void pl_buf_clean_from(pl_buf *out, size_t at); /* the same for everything since `at` */
 
 #endif

@@ -35,7 +35,7 @@ static bool is_part(const char *s, size_t n) {
     return n > 0 && n < PART_MAX && !(n == 2 && s[0] == '.' && s[1] == '.');
 }
 
-/* Part by part, each without following a link: for kernels before 5.6. */
+/* For kernels before 5.6: one component at a time, without following links. */
 static int walk(int dir_fd, const char *name, int flags, mode_t mode) {
     int at = dir_fd;
     for (;;) {
@@ -58,7 +58,7 @@ static int walk(int dir_fd, const char *name, int flags, mode_t mode) {
         int error = errno;
         if (fd < 0 && error == ENOTDIR && fstatat(at, part, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISLNK(info.st_mode))
-            error = ELOOP; /* O_DIRECTORY hides that */
+            error = ELOOP; /* O_DIRECTORY reports ENOTDIR for a link too */
         if (at != dir_fd) close(at);
         errno = error;
         if (last || fd < 0) return fd;
@@ -67,7 +67,7 @@ static int walk(int dir_fd, const char *name, int flags, mode_t mode) {
     }
 }
 
-/* A descriptor, or -1 and errno: ELOOP for a link, EXDEV for a name that leads out. */
+/* A descriptor, or -1 and errno: ELOOP for a link, EXDEV if the name leads outside. */
 static int open_beneath(const pl_dir *dir, const char *name, int flags, mode_t mode) {
     struct open_how how = {
         .flags = (unsigned)(flags | O_CLOEXEC),
@@ -83,7 +83,7 @@ static int open_beneath(const pl_dir *dir, const char *name, int flags, mode_t m
         const long fd = syscall(SYS_openat2, dir->fd, name, &how, sizeof how);
         if (fd >= 0) return (int)fd;
         if (errno == EAGAIN || errno == EINTR) continue;
-        if (errno != ENOSYS && errno != EPERM) return -1; /* EPERM: a filter of system calls */
+        if (errno != ENOSYS && errno != EPERM) return -1; /* EPERM: blocked by a seccomp filter */
         break;
     }
     return walk(dir->fd, name, flags, mode);
@@ -109,7 +109,7 @@ static pl_status fail(const pl_dir *dir, const char *doing, const char *name, pl
     return st;
 }
 
-/* The folder that a name lies in, and the name there. */
+/* The folder that contains a name, and the last component. */
 static int open_parent_in(const pl_dir *dir, const char *name, const char **last) {
     const char *slash = strrchr(name, '/');
     char parent[1024];

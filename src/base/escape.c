@@ -1,5 +1,5 @@
-/* The table of contexts. A row gives the text around it, which characters are special and
- * how they are written, and what becomes of control characters and of bytes that are not UTF-8. */
+/* The table of contexts. A row says what encloses the text, which characters are special and how
+ * they are written, and what happens to control characters and invalid UTF-8. */
 #include "base/escape.h"
 
 #include <string.h>
@@ -15,9 +15,9 @@ typedef enum policy {
 
 typedef struct row {
     const char *name, *around, *special;
-    void (*spell)(pl_buf *out, unsigned char c); /* a special character, or a byte */
+    void (*spell)(pl_buf *out, unsigned char c); /* writes a special character or byte */
     policy control, invalid;
-    bool ascii; /* everything beyond ASCII is spelt, too */
+    bool ascii; /* also escape everything beyond ASCII */
 } row;
 
 /* ---- how a special character is written ---- */
@@ -59,7 +59,7 @@ static void spell_hex(pl_buf *out, unsigned char c) {
     }
 }
 
-/* Three digits always: a hexadecimal escape of C would go on with the digits that follow. */
+/* Always three digits: a hexadecimal escape would swallow digits that follow. */
 static void spell_octal(pl_buf *out, unsigned char c) {
     if (c == '"' || c == '\\') {
         spell_backslash(out, c);
@@ -77,8 +77,8 @@ static void spell_double(pl_buf *out, unsigned char c) {
     pl_buf_putc(out, (char)c);
 }
 
-/* '?' in C may begin a trigraph. CSV, code spans and blocks have a beginning that depends on the
- * text; put_csv, put_span and put_block write it. */
+/* '?' is special in C because of trigraphs. CSV, code spans and blocks start with something that
+ * depends on the text; put_csv, put_span and put_block write it. */
 /* clang-format off */
 static const row rows[PL_ESCAPE_COUNT] = {
     [PL_ESCAPE_LINE]       = { "line",       "",   "",             NULL,            MARK,  MARK,    false },
@@ -105,7 +105,7 @@ const char *pl_escape_name(pl_escape context) {
     return rows[context].name;
 }
 
-/* ---- one sequence of UTF-8 ---- */
+/* ---- one UTF-8 sequence ---- */
 
 static bool is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -123,14 +123,14 @@ static void apply(pl_buf *out, const row *r, policy how, const char *s, size_t n
     }
 }
 
-/* XML 1.0 has no U+FFFE and no U+FFFF. */
+/* XML 1.0 forbids U+FFFE and U+FFFF. */
 static bool is_no_xml(const row *r, const char *s, size_t n) {
     return r == &rows[PL_ESCAPE_XML] && n == 3 && memcmp(s, "\xEF\xBF", 2) == 0 &&
            (unsigned char)s[2] >= 0xBE;
 }
 
 static void put_sequence(pl_buf *out, const row *r, const char *s, size_t length) {
-    const bool json = r->spell == spell_json; /* it spells C0 only, and keeps DEL and the rest */
+    const bool json = r->spell == spell_json; /* JSON escapes C0 only */
     const bool control =
         json ? length == 1 && (unsigned char)*s < 0x20 : pl_utf8_is_control(s, length);
     if (control) {
@@ -170,7 +170,7 @@ static bool has_any(const char *s, size_t n, const char *of) {
     return false;
 }
 
-/* Spreadsheets run a field that begins so, quoted or not. */
+/* Spreadsheets run a field that begins like this, quoted or not. */
 static void put_csv(pl_buf *out, const row *r, const char *s, size_t n) {
     const bool formula = n > 0 && s[0] != '\0' && strchr("=+-@\t\r\n", s[0]) != NULL;
     const bool quote = has_any(s, n, ",\"\r\n");
@@ -180,7 +180,7 @@ static void put_csv(pl_buf *out, const row *r, const char *s, size_t n) {
     if (quote) pl_buf_putc(out, '"');
 }
 
-/* CommonMark 0.30, 6.1: the run of backticks around it is longer than any in it. */
+/* CommonMark 0.30, 6.1: the enclosing run of backticks must be longer than any inside. */
 static void put_span(pl_buf *out, const row *r, const char *s, size_t n) {
     size_t longest = 0, here = 0;
     for (size_t i = 0; i < n; i++) {
@@ -215,7 +215,7 @@ void pl_escape_put_n(pl_buf *out, pl_escape context, const char *s, size_t n) {
     case PL_ESCAPE_CSV: put_csv(out, r, s, n); return;
     case PL_ESCAPE_MD_CODE: put_span(out, r, s, n); return;
     case PL_ESCAPE_MD_BLOCK: put_block(out, r, s, n); return;
-    case PL_ESCAPE_URL: /* two leading slashes would be a host */
+    case PL_ESCAPE_URL: /* two leading slashes would start a host name */
         for (; n > 1 && s[0] == '/' && s[1] == '/'; n--)
             s++;
         break;

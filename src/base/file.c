@@ -1,5 +1,5 @@
-/* Mapped reads and atomic writes. What becomes of a mapped file that another program truncates:
- * file_fault.h. */
+/* Mapped reads and atomic writes. file_fault.h handles mapped files that another program
+ * truncates. */
 #include "base/file.h"
 
 #include <errno.h>
@@ -27,10 +27,10 @@ enum {
 };
 
 pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path) {
-    /* What is created need not be there: whatever stands in the way, it is the disk's. */
+    /* "create" never reports PL_E_NOT_FOUND: a missing parent is an I/O error. */
     const bool misses = (error == ENOENT || error == ENOTDIR) && strncmp(doing, "create", 6) != 0;
     const pl_status st = misses ? PL_E_NOT_FOUND : error == ENOMEM ? PL_E_MEMORY : PL_E_IO;
-    if (err == NULL) return st; /* strerror may not be called in a handler of signals */
+    if (err == NULL) return st; /* strerror is not allowed in signal handlers */
     return pl_fail(err, st, "cannot %s '%s': %s", doing, path, strerror(error));
 }
 
@@ -116,9 +116,9 @@ pl_status pl_check_regular(const struct stat *info, const char *path, pl_err *er
                    pl_kind_of_mode(info->st_mode));
 }
 
-#define PIPEFS_MAGIC 0x50495045 /* linux/magic.h: an anonymous pipe: its other end is open */
+#define PIPEFS_MAGIC 0x50495045 /* linux/magic.h: anonymous pipes; their other end is open */
 
-/* A named pipe may have no process at its other end; reading it would block for ever. */
+/* A named pipe may have no writer; reading it would block for ever. */
 static pl_status await_writer(int fd, const struct stat *info, const char *path, pl_err *err) {
     struct statfs system;
     struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -141,7 +141,7 @@ static pl_status map_fd(int fd, bool streams, pl_file_map *map, pl_err *err) {
     if (!streams || S_ISDIR(info.st_mode) || S_ISBLK(info.st_mode))
         PL_TRY(pl_check_regular(&info, map->path, err));
     if (!S_ISREG(info.st_mode)) PL_TRY(await_writer(fd, &info, map->path, err));
-    /* Files below /proc say that they are empty and are not. */
+    /* Files in /proc report a size of 0 but are not empty. */
     if (!S_ISREG(info.st_mode) || info.st_size <= 0) return read_stream(fd, map, err);
     if ((uintmax_t)info.st_size > (uintmax_t)PTRDIFF_MAX)
         return pl_fail(err, PL_E_LIMIT, "'%s' is too large to map", map->path);
@@ -159,7 +159,7 @@ static pl_status map_fd(int fd, bool streams, pl_file_map *map, pl_err *err) {
 
 static void map_free(pl_file_map *map) {
     if (map->data != NULL) {
-        void *data = (void *)(uintptr_t)map->data; /* const is for the readers */
+        void *data = (void *)(uintptr_t)map->data; /* const is only for readers */
         if (map->heap) {
             pl_free(data);
         } else {
@@ -214,9 +214,9 @@ void pl_file_map_unref(pl_file_map *map) {
     if (__atomic_sub_fetch(&map->refs, 1, __ATOMIC_ACQ_REL) == 0) map_free(map);
 }
 
-/* Of an entry of /proc/PID/pagemap (Linux, admin-guide/mm/pagemap): in memory or swapped out, and
- * of a file. A page that is none of the first two was never touched; a private copy is not of a
- * file. */
+/* Bits of an entry of /proc/PID/pagemap (Linux, admin-guide/mm/pagemap): in memory or swapped out,
+ * and file-backed. A page that is neither in memory nor swapped was never touched; a private copy
+ * is not file-backed. */
 #define PAGE_THERE (UINT64_C(3) << 62)
 #define PAGE_OF_FILE (UINT64_C(1) << 61)
 
@@ -247,7 +247,7 @@ struct pl_file_writer {
     char *path; /* for messages */
     uint64_t n_appended;
     size_t n_buffered;
-    pl_status failed; /* the first failure stays */
+    pl_status failed; /* keeps the first failure */
     char buffer[WRITER_BUFFER_BYTES];
 };
 
@@ -261,7 +261,7 @@ void pl_file_writer_abort_take(pl_file_writer *w) {
 static pl_status writer_new(const char *path, pl_file_writer **out, pl_err *err) {
     pl_file_writer *w = pl_malloc(sizeof *w);
     if (w == NULL) return pl_fail_memory(err, sizeof *w);
-    memset(w, 0, offsetof(pl_file_writer, buffer)); /* not the MiB */
+    memset(w, 0, offsetof(pl_file_writer, buffer)); /* do not clear the 1 MiB buffer */
     w->file = (pl_new_file)PL_NEW_FILE_INIT;
     w->path = pl_strdup(path);
     if (w->path == NULL) {
@@ -345,7 +345,7 @@ pl_status pl_file_writer_commit_take(pl_file_writer *w, pl_err *err) {
         st = writer_flush(w, err);
     }
     if (st == PL_OK) st = pl_new_file_publish(&w->file, w->path, err);
-    pl_file_writer_abort_take(w); /* what has its name stays */
+    pl_file_writer_abort_take(w); /* a published file stays */
     return st;
 }
 

@@ -13,13 +13,13 @@
 /* "cannot <doing> '<path>': <text of error>"; a missing file is PL_E_NOT_FOUND, else PL_E_IO. */
 pl_status pl_fail_errno(pl_err *err, int error, const char *doing, const char *path);
 
-/* open(2), again when a signal came in between. */
+/* open(2), retried on EINTR. */
 int pl_fd_open(const char *path, int flags, mode_t mode);
 
-/* fsync(2); what has nothing to sync (EINVAL, EROFS) counts as done. */
+/* fsync(2); a file that cannot be synced (EINVAL, EROFS) counts as done. */
 bool pl_sync_fd(int fd);
-/* Makes names in the folder durable. One that may be written but not read cannot be synced, which
- * is no failure. */
+/* Makes names in the folder durable. A folder that is writable but not readable cannot be synced;
+ * that is not an error. */
 pl_status pl_sync_dir(const char *path, pl_err *err);
 
 /* A read-only mapping of a whole file, ref-counted so that zero-copy tensors keep it alive.
@@ -44,9 +44,8 @@ pl_status pl_file_map_open_regular(const char *path, pl_file_map **out, pl_err *
 pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
 
-/* True when no page of a private mapping was written to: all of them are still the file's, which
- * the page table shows without reading the bytes. Also false when unknown; heap memory
- * is never the file's. */
+/* True if no page of a private mapping was written to: the page table shows that without reading
+ * the bytes. False if unknown, and for heap memory. */
 bool pl_file_map_untouched(const void *data, size_t n_bytes);
 
 /* Atomic whole-file writer. Open, append as often as you like, then commit or abort. Never replaces
@@ -56,7 +55,7 @@ typedef struct pl_file_writer pl_file_writer;
 pl_status pl_file_writer_open(const char *path, pl_file_writer **out, pl_err *err);
 pl_status pl_file_writer_append(pl_file_writer *w, const void *data, size_t n_bytes, pl_err *err);
 uint64_t pl_file_writer_offset(const pl_file_writer *w); /* bytes appended so far */
-/* Flushes, syncs, gives it its name. The writer is freed either way. */
+/* Flushes, syncs and renames to the final name. Frees the writer either way. */
 pl_status pl_file_writer_commit_take(pl_file_writer *w, pl_err *err);
 void pl_file_writer_abort_take(pl_file_writer *w); /* removes the temporary; NULL is fine */
 pl_status pl_file_write(const char *path, const void *data, size_t n_bytes, pl_err *err);
@@ -86,8 +85,8 @@ const char *pl_dir_for_temporaries(void); /* $TMPDIR, or /tmp */
 /* A new private folder there. Caller frees *out and removes the folder. */
 pl_status pl_dir_temporary(char **out, pl_err *err);
 
-/* A folder that appears whole or not at all. stage makes a hidden one beside `path` (and its
- * parents); publish gives it the name, or fails with PL_E_EXISTS; pl_dir_remove gives it up. */
+/* A folder that appears complete or not at all. stage creates a hidden one beside `path` (and
+ * missing parents); publish renames it, or fails with PL_E_EXISTS; pl_dir_remove discards it. */
 pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err);
 pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err);
 

@@ -15,8 +15,8 @@
 #include "base/alloc.h"
 
 typedef struct watched {
-    _Atomic(uintptr_t) begin, end; /* begin 0 = no mapping */
-    atomic_bool taken;             /* by a mapping, or by a fault not yet reported */
+    _Atomic(uintptr_t) begin, end; /* begin 0 = unused */
+    atomic_bool taken;             /* has a mapping, or an unreported fault */
     atomic_bool shrank;
     char path[256];
     struct watched *next;
@@ -34,7 +34,7 @@ static watched *find(uintptr_t at) {
     return NULL;
 }
 
-/* Only calls of the system: mmap is one, though POSIX does not list it as safe here. */
+/* Makes only system calls. mmap is one, though POSIX does not list it as async-signal-safe. */
 static void on_bus_error(int signal_number, siginfo_t *info, void *context) {
     (void)context;
     const uintptr_t at = (uintptr_t)info->si_addr;
@@ -45,7 +45,7 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context) {
         atomic_store(&w->shrank, true);
         return;
     }
-    signal(signal_number, SIG_DFL); /* not ours: the access is done again and ends the process */
+    signal(signal_number, SIG_DFL); /* not ours: the access is repeated and ends the process */
 }
 
 static void install(void) {

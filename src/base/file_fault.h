@@ -9,10 +9,10 @@
 
 #include "base/status.h"
 
-/* A mapping that is not watched for want of memory behaves as before. */
+/* If memory runs out, the mapping is not watched and SIGBUS ends the process as usual. */
 void pl_file_fault_watch(const char *path, const void *data, size_t n_bytes);
 void pl_file_fault_unwatch(const void *data);
-/* PL_E_IO names a file that shrank while it was mapped. Told for as long as it is mapped, and once
+/* PL_E_IO names a file that shrank while it was mapped. Reported as long as it is mapped, and once
  * more after that. */
 pl_status pl_file_fault_check(pl_err *err);
 

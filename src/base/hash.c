@@ -21,7 +21,7 @@ static uint64_t process_seed(void) {
     if (now != 0) return now;
     uint64_t made = 0, unset = 0;
     if (getrandom(&made, sizeof made, GRND_NONBLOCK) != (ssize_t)sizeof made) {
-        made = (uint64_t)(uintptr_t)&unset ^ (uint64_t)pl_clock_ns(); /* an early boot */
+        made = (uint64_t)(uintptr_t)&unset ^ (uint64_t)pl_clock_ns(); /* no entropy yet */
     }
     if (made == 0) made = 1;
     return atomic_compare_exchange_strong(&seed, &unset, made) ? made : unset;

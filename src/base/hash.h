@@ -17,8 +17,8 @@ static inline bool pl_hash128_equal(pl_hash128 a, pl_hash128 b) {
 enum { PL_HASH128_HEX = 33 }; /* 32 digits and the NUL */
 
 uint64_t pl_hash64(const void *data, size_t n_bytes);
-/* For maps in memory, never for what is written or compared: seeded at random once per process, so
- * that nobody can choose names that collide. */
+/* For maps in memory only; never store or compare it. Seeded at random once per process, so that
+ * nobody can choose names that collide. */
 uint64_t pl_hash_in_memory(const void *data, size_t n_bytes);
 pl_hash128 pl_hash128_of(const void *data, size_t n_bytes);
 void pl_hash128_hex(pl_hash128 hash, char out[PL_HASH128_HEX]);

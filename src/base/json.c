@@ -20,7 +20,7 @@ static void newline(pl_json *json) {
         pl_buf_append(json->buf, "  ", 2);
 }
 
-/* Whatever has to stand before the next key or value. */
+/* Writes the separator and indentation before the next key or value. */
 static void separate(pl_json *json) {
     if (json->after_key) {
         json->after_key = false;
@@ -95,8 +95,8 @@ void pl_json_int(pl_json *json, int64_t value) {
     pl_buf_printf(json->buf, "%lld", (long long)value);
 }
 
-/* snprintf and strtod both follow the locale of the host program, so they agree with each other;
- * what is not a digit, a sign or 'e' is then the locale's decimal point, of one byte or more. */
+/* snprintf and strtod both use the host program's locale, so they agree. Whatever is not a digit, a
+ * sign or 'e' is the locale's decimal point, of one byte or more. */
 static size_t point_fix(char *text) {
     size_t to = 0;
     bool in_point = false;

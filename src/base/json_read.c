@@ -54,7 +54,7 @@ static bool read_hex4(reader *r, uint32_t *out) {
     return true;
 }
 
-/* After the backslash and the u; a pair of surrogates makes one character. */
+/* After "\u"; a surrogate pair is one character. */
 static bool read_unicode(reader *r, uint32_t *out) {
     uint32_t high, low;
     if (!read_hex4(r, &high)) return false;
@@ -84,7 +84,7 @@ static bool read_escape(reader *r, char **to) {
     return true;
 }
 
-/* The closing quote of a string whose opening quote is behind r->at, or NULL. */
+/* Finds the closing quote of a string whose opening quote precedes r->at; NULL if there is none. */
 static const char *string_end(const reader *r) {
     for (const char *p = r->at; p < r->end; p++) {
         if (*p == '"') return p;
@@ -205,7 +205,7 @@ static pl_status read_key(reader *r, const pl_json_value *object, pl_strmap *key
     return PL_OK;
 }
 
-/* r->at is behind the opening bracket. */
+/* r->at is after the opening bracket. */
 static pl_status read_items(reader *r, int depth, pl_strmap *keys, pl_json_value *out) {
     const bool is_object = out->kind == PL_JSON_OBJECT;
     const char close = is_object ? '}' : ']';

@@ -25,12 +25,12 @@ typedef struct pl_symbol {
 
 typedef struct pl_library {
     const char *name;
-    const char *sonames[2]; /* in this order; a soname promises the interface of the header */
-    const char *package;    /* Debian's, that has it */
+    const char *sonames[2]; /* tried in this order; a soname guarantees the header's interface */
+    const char *package;    /* Debian package that contains it */
     const pl_symbol *symbols;
     size_t n_symbols;
     pthread_mutex_t mutex;
-    void *handle; /* NULL until it is open, then never closed */
+    void *handle; /* NULL until opened; never closed */
 } pl_library;
 
 /* (name, package, symbols, one soname or two) */
@@ -44,7 +44,7 @@ typedef struct pl_library {
  * library was not found or lacks a function; the message says how to install it, and the next call
  * tries again. */
 pl_status pl_library_open(pl_library *library, pl_err *err);
-/* Fills the slots from a library that is open; the name of the first that is missing, or NULL. */
+/* Fills the slots from an open library; returns the name of the first missing one, or NULL. */
 const char *pl_symbols_load(void *handle, const pl_symbol *symbols, size_t n);
 
 #endif

@@ -9,7 +9,8 @@ static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours; words up to WORD_MAX letters. */
+/* Edit distance with insertions, deletions, replacements and swaps of neighbours; words up to
+ * WORD_MAX letters. */
 static size_t distance(const char *a, size_t n, const char *b, size_t m) {
     size_t rows[3][WORD_MAX + 1];
     size_t *before = rows[0], *last = rows[1], *row = rows[2];

@@ -1,13 +1,13 @@
-/* "did you mean": the known name that is nearest to one that is not known. */
+/* "did you mean": the known name closest to an unknown one. */
 #ifndef PL_NEAREST_H
 #define PL_NEAREST_H
 
 #include "base/buf.h"
 
-/* Names one by one, for lists that are not arrays; NULL ends them. */
+/* Returns names one by one, for lists that are not arrays; NULL ends the list. */
 typedef const char *(*pl_name_at)(const void *ctx, size_t i);
 
-/* By edits (swaps of neighbours are one), case aside; NULL when none is near: more than a third of
+/* By edit distance (a swap of neighbours is one edit), ignoring case; NULL if more than a third of
  * the letters differ. */
 const char *pl_nearest(const char *word, size_t n_word, pl_name_at at, const void *ctx);
 /* "; did you mean 'x'?", or else "; available: a, b, c" (at most 12 of them, then how many more).

@@ -1,4 +1,4 @@
-/* Paths and folders: the second half of file.h, apart to keep both files short. */
+/* Paths and folders: declared in file.h, split off to keep file.c short. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ bool pl_path_is_dir(const char *path) {
 static pl_status make_dir(const char *path, pl_err *err) {
     if (mkdir(path, 0777) == 0) return PL_OK;
     const int error = errno;
-    /* EACCES, EROFS too: an existing parent may be one we cannot create. */
+    /* Also for EACCES and EROFS: the parent may exist where we could not have created it. */
     if (pl_path_is_dir(path)) return PL_OK;
     if (error == EEXIST)
         return pl_fail(err, PL_E_EXISTS, "'%s' exists and is not a directory", path);
@@ -113,7 +113,7 @@ pl_status pl_path_resolve_inside(const char *dir, const char *name, char **out, 
         st = pl_fail(err, PL_E_INVALID, "'%s' is outside the directory '%s'", name, dir);
         goto done;
     }
-    copy = pl_strdup(real); /* realpath's memory is not ours to hand out */
+    copy = pl_strdup(real); /* realpath's memory must be freed with free() */
     if (copy == NULL) {
         st = pl_fail_memory(err, 0);
         goto done;
@@ -188,8 +188,8 @@ void pl_dir_list_free(pl_dir_list *list) {
     *list = (pl_dir_list){ NULL, 0 };
 }
 
-/* Empties the folder behind fd, which it closes. Everything is relative to descriptors, so that a
- * path swapped for a symlink meanwhile leads nowhere else. Depth is bounded by descriptors. */
+/* Empties the folder fd and closes fd. Works on descriptors only, so replacing a path by a symlink
+ * meanwhile has no effect. The descriptor limit bounds the depth. */
 static pl_status empty_dir_take(int fd, const char *shown, pl_err *err);
 
 pl_status pl_remove_at(int fd, const char *name, pl_err *err) {
@@ -206,7 +206,7 @@ pl_status pl_remove_at(int fd, const char *name, pl_err *err) {
                                                  : pl_fail_errno(err, errno, "remove", name);
 }
 
-/* Entries are read without the heap: cleaning up after a want of memory must not want memory. */
+/* Reads entries without the heap: cleaning up after running out of memory must not need memory. */
 static pl_status empty_dir_take(int fd, const char *shown, pl_err *err) {
     union {
         struct dirent64 align;

@@ -1,8 +1,8 @@
 /* Child processes. posix_spawn and not fork: the caller may have threads and gigabytes mapped.
  *
  * The child leads its own process group, so that a time-out ends its descendants too. A descendant
- * that outlives the child and holds the pipes open must not hold us: once the child has ended, what
- * is in the pipes is read for a moment more and then they are closed. */
+ * that outlives the child may keep the pipes open. Once the child has ended, we read for a moment
+ * more and then close them. */
 #include "base/process.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ static int spawn_attributes(posix_spawnattr_t *attr, bool in_our_group) {
     sigset_t none, defaults;
     sigemptyset(&none);
     sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE); /* a host that ignores it would pass that on */
+    sigaddset(&defaults, SIGPIPE); /* a host that ignores it would pass that on to the child */
     sigaddset(&defaults, SIGXFSZ);
     sigaddset(&defaults, SIGINT);
     sigaddset(&defaults, SIGQUIT);
@@ -108,7 +108,7 @@ static int spawn(const char *const *argv, const pl_process_options *options, int
     }
     error = spawn_attributes(&attr, options->in_our_group);
     if (error == 0) error = spawn_actions(&actions, options->dir, out, err);
-    /* posix_spawn wants char *const * for history's sake and changes nothing. */
+    /* posix_spawn takes char *const * for historical reasons but does not modify them. */
     char *const *args = (char *const *)(uintptr_t)argv;
     char *const *env = options->env == NULL ? environ : (char *const *)(uintptr_t)options->env;
     if (error == 0) error = posix_spawnp(pid, args[0], &actions, &attr, args, env);
@@ -117,8 +117,7 @@ static int spawn(const char *const *argv, const pl_process_options *options, int
     return error;
 }
 
-/* Drops what came first when there is twice as much as may be kept: amortised, each byte moves
- * at most once. */
+/* Drops the oldest bytes once there is twice the limit: amortised, each byte moves at most once. */
 static void keep_tail(pl_buf *buf, size_t max_bytes, bool final) {
     const size_t limit = final || max_bytes > SIZE_MAX / 2 ? max_bytes : 2 * max_bytes;
     if (buf->data == NULL || buf->n_bytes <= limit) return;
@@ -127,7 +126,7 @@ static void keep_tail(pl_buf *buf, size_t max_bytes, bool final) {
     buf->data[max_bytes] = '\0';
 }
 
-/* False when there was nothing to read. */
+/* False if there was nothing to read. */
 static bool stream_read(stream *s) {
     char chunk[READ_BYTES];
     if (s->fd < 0) return false;
@@ -143,14 +142,14 @@ static bool stream_read(stream *s) {
     return true;
 }
 
-/* What the child itself wrote is in the pipe by now; we may have been too slow to read it. */
+/* All that the child itself wrote is in the pipe by now; read what is left. */
 static void stream_drain_close(stream *s) {
     for (int i = 0; i < DRAIN_READS && stream_read(s); i++) {
     }
     close_fd(&s->fd);
 }
 
-/* Looks without reaping: as long as the zombie stays, its group id is ours to kill. */
+/* Checks without reaping: while the zombie exists, its group id cannot be reused. */
 static void check_ended(child *c) {
     siginfo_t info = { 0 };
     if (c->ended) return;
@@ -169,7 +168,7 @@ static void kill_group(child *c) {
 static int wait_ms(const child *c, int64_t now) {
     const int64_t end = c->ended ? c->grace_end_ms : c->deadline_ms;
     if (end <= now) return 0;
-    /* No pipe left to wait on: look a little more often. */
+    /* No pipe left to wait on: poll more often. */
     const int64_t step = c->streams[0].fd < 0 && c->streams[1].fd < 0 ? 2 : CHECK_MS;
     return (int)(end - now < step ? end - now : step);
 }

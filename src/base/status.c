@@ -7,7 +7,7 @@
 
 #include "base/utf8.h"
 
-/* Context in front of a message never takes more than this, so that the cause stays readable. */
+/* Limit for added context, so that the cause stays readable. */
 enum { CONTEXT_MAX = 384 };
 
 static const struct {
@@ -35,7 +35,7 @@ int pl_status_exit_code(pl_status status) {
     return statuses[status_known(status)].exit_code;
 }
 
-/* Marks text that filled `out` (size bytes) to the brim as cut, on a character boundary. */
+/* Marks text that filled `out` (size bytes) as truncated, at a character boundary. */
 static void text_mark_cut(char *out, size_t size) {
     const size_t end = pl_utf8_cut(out, size - 1, size - 4);
     out[end] = '\0';
@@ -75,7 +75,7 @@ pl_status pl_fail(pl_err *err, pl_status status, const char *format, ...) {
 
 pl_status pl_err_wrap(pl_err *err, pl_status status, const char *format, ...) {
     if (err == NULL) return status;
-    if (err->status == PL_OK) { /* nothing was said yet: say at least what class it is */
+    if (err->status == PL_OK) { /* no message yet: name the class at least */
         err->status = status;
         snprintf(err->message, sizeof err->message, "%s", pl_status_text(status));
     }

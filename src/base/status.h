@@ -28,7 +28,7 @@
     X(E_INTERNAL, 4, "internal error")                                                             \
     X(E_CANCELLED, 130, "cancelled")
 
-/* The library's own names for the public type: one error type, no conversion anywhere. */
+/* The library's names for the public type; no conversion is needed. */
 typedef plumb_status pl_status;
 typedef plumb_error pl_err;
 #define PL_OK PLUMB_OK

@@ -65,7 +65,7 @@ static int grow_slots(pl_strmap *map) {
     return 0;
 }
 
-/* Room for one more entry and, after it, still an empty slot. */
+/* Makes room for one more entry while leaving an empty slot. */
 static int reserve_one(pl_strmap *map) {
     if (map->n_entries >= UINT32_MAX - 1) return -1;
     if (!PL_ARRAY_ROOM(map->entries, map->n_entries, &map->entries_capacity)) return -1;

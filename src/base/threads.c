@@ -2,13 +2,12 @@
  *
  * A worker that wakes late finds the loop closed and goes back to sleep: the caller waits only for
  * workers that joined, never for one that is still waking up. Joining, leaving and closing are one
- * atomic each (see join); the mutex is for sleeping only.
- * Blocks are shared out ahead: every thread begins with its own part, always the same one, so that
- * from loop to loop it finds in its cache what it left there, and takes from the ends of others'
- * parts when it is done.
- * Waits look at an atomic for some 50 microseconds before they sleep: as long as the steps of a
- * model follow each other, no thread sleeps, because waking one costs as much as a small
- * convolution. Not longer: the OpenMP runtime of a backend may want the same cores. */
+ * atomic each (see join); the mutex is for sleeping only. Blocks are assigned in advance: each
+ * thread starts with its own part, always the same one, so that its data is still in its cache from
+ * the last loop. When done it takes blocks from the ends of other parts. Waiting threads spin for
+ * about 50 microseconds before they sleep, so that none sleeps between the steps of a model: waking
+ * one costs as much as a small convolution. They do not spin longer, because the OpenMP runtime of
+ * a backend may need the same cores. */
 #include "base/threads.h"
 
 #include <pthread.h>
@@ -34,11 +33,11 @@ typedef struct loop {
     pl_pool_fn fn;
     void *ctx;
     int64_t n, grain;
-    int64_t n_blocks, unit; /* unit: blocks that are taken at once */
+    int64_t n_blocks, unit; /* unit: blocks taken at once */
     int n_shares;
 } loop;
 
-/* Units that are left of a thread's part: begin above, end below, 32 bits each. */
+/* Units left in a thread's part: begin in the upper, end in the lower 32 bits. */
 typedef struct share {
     _Alignas(CACHE_LINE) atomic_uint_fast64_t left;
 } share;
@@ -49,20 +48,20 @@ struct pl_pool {
     int n_workers; /* started; under run_lock */
     bool started;
     pthread_t *workers;
-    pthread_mutex_t run_lock; /* held by the one loop that uses the workers */
+    pthread_mutex_t run_lock; /* held by the loop that uses the workers */
     share *shares;            /* of the current loop, by thread */
-    loop current;             /* stable while it is open or while a worker is in */
+    loop current;             /* constant while it is open or a worker is inside */
 
-    pthread_mutex_t lock; /* for those who sleep */
+    pthread_mutex_t lock; /* for sleeping only */
     pthread_cond_t wake, left;
-    _Alignas(CACHE_LINE) atomic_uint_fast64_t state; /* twice the loop's number, OPEN */
+    _Alignas(CACHE_LINE) atomic_uint_fast64_t state; /* twice the loop's number, plus OPEN */
     atomic_int n_asleep;
     atomic_bool stop;
-    _Alignas(CACHE_LINE) atomic_int n_inside; /* workers in the loop, or looking */
+    _Alignas(CACHE_LINE) atomic_int n_inside; /* workers in the loop, or checking whether to join */
     atomic_bool waits;                        /* the caller sleeps until they have left */
 };
 
-/* Set while this thread runs blocks: a loop within a loop must not wait for its own workers. */
+/* Set while this thread runs blocks: a nested loop must not wait for its own workers. */
 static _Thread_local bool inside_loop;
 
 static inline void cpu_pause(void) {
@@ -73,7 +72,7 @@ static inline void cpu_pause(void) {
 #endif
 }
 
-/* More threads than cores: a waiting thread must yield. */
+/* With more threads than cores, a waiting thread must yield. */
 static bool spins(const pl_pool *pool) {
     return pool->n_threads <= pool->n_cpus;
 }
@@ -140,7 +139,7 @@ static void run_block(const loop *l, int64_t block) {
     l->fn(l->ctx, begin, end);
 }
 
-/* The same blocks as with threads: a body may keep one partial result for each block. */
+/* Uses the same blocks as with threads: a body may keep one partial result per block. */
 static void run_inline(const loop *l) {
     for (int64_t block = 0; block < l->n_blocks; block++)
         run_block(l, block);
@@ -167,7 +166,7 @@ static void shares_fill(pl_pool *pool, loop *l) {
     }
 }
 
-/* The next unit of one's own part, or the last one of another's; -1 = none is left. */
+/* The next unit of the thread's own part, or the last one of another part; -1 = none left. */
 static int64_t share_take(share *s, bool own) {
     uint_fast64_t left = atomic_load_explicit(&s->left, memory_order_relaxed);
     for (;;) {
@@ -202,7 +201,7 @@ static bool is_news(pl_pool *pool, uint_fast64_t seen) {
     return ((state & OPEN) != 0 && state != seen) || atomic_load(&pool->stop);
 }
 
-/* Until another loop is open, or the time is over. */
+/* Spins until a new loop opens or the time is up. */
 static bool spin_open(pl_pool *pool, uint_fast64_t seen) {
     const int64_t end = spins(pool) ? pl_clock_ns() + SPIN_NS : 0;
     do {
@@ -214,8 +213,8 @@ static bool spin_open(pl_pool *pool, uint_fast64_t seen) {
     return false;
 }
 
-/* Until another loop is open. Whoever wakes too late for a loop looks out for the next before it
- * sleeps again: else short loops would end before it is up, one after the other. */
+/* Waits for a new loop. A worker that wakes too late spins again before it sleeps: otherwise a
+ * series of short loops would each end before it is awake. */
 static void wait_open(pl_pool *pool, uint_fast64_t seen) {
     while (!spin_open(pool, seen)) {
         pthread_mutex_lock(&pool->lock);
@@ -226,8 +225,8 @@ static void wait_open(pl_pool *pool, uint_fast64_t seen) {
     }
 }
 
-/* Announced first, then looked: either the loop is seen closed here, or whoever closed it sees
- * this worker inside and waits for it (both sides are sequentially consistent). */
+/* Enter first, then look: either this worker sees that the loop is closed, or the closing thread
+ * sees the worker inside and waits for it (both sides are sequentially consistent). */
 static void join(pl_pool *pool, int self, uint_fast64_t *seen) {
     atomic_fetch_add(&pool->n_inside, 1);
     const uint_fast64_t state = atomic_load(&pool->state);
@@ -260,7 +259,7 @@ static void *worker_main(void *arg) {
     }
 }
 
-/* Under run_lock. Signals stay with the threads of the program: workers block them all. */
+/* Call with run_lock held. Workers block all signals, so that the program's threads get them. */
 static void start_workers(pl_pool *pool) {
     sigset_t all, before;
     pool->started = true;
@@ -296,7 +295,7 @@ static void loop_open(pl_pool *pool, loop *l) {
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* All blocks are handed out: closes the loop and waits for the workers inside. */
+/* All blocks are taken: closes the loop and waits for the workers inside. */
 static void loop_close(pl_pool *pool) {
     atomic_fetch_sub(&pool->state, OPEN);
     const int64_t end = spins(pool) ? pl_clock_ns() + SPIN_NS : 0;
@@ -322,7 +321,7 @@ void pl_pool_for(pl_pool *pool, int64_t n, int64_t grain, pl_pool_fn fn, void *c
         return;
     }
     loop l = { fn, ctx, n, grain, n / grain + (n % grain != 0), 1, 1 };
-    /* A second loop at the same time runs in its own thread rather than wait. */
+    /* A second concurrent loop runs in its own thread instead of waiting. */
     if (pool == NULL || pool->n_threads == 1 || inside_loop ||
         pthread_mutex_trylock(&pool->run_lock) != 0) {
         run_inline(&l);

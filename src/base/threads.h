@@ -19,7 +19,7 @@ pl_pool *pl_pool_new(int n_threads);
 void pl_pool_free(pl_pool *pool);
 int pl_pool_threads(const pl_pool *pool); /* 1 for NULL */
 
-int pl_pool_cpus(void); /* that this process may run on */
+int pl_pool_cpus(void); /* usable by this process */
 
 /* Calls fn(ctx, begin, end) for consecutive ranges that cover 0..n in steps of `grain` (>= 1), in
  * any order and at the same time: begin / grain is the index of the block, with threads or without.

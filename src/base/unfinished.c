@@ -1,8 +1,6 @@
-/* Temporary names, and what removes them: the writer, a handler of signals, or the
- * next start.
- *
- * The table of slots is the one thing here that outlives a call: a handler of signals can reach
- * nothing else. A slot belongs to a process, so that a child that is killed removes nothing. */
+/* Temporary names. They are removed by the writer, by a signal handler or at the next start. The
+ * table of slots is global because a signal handler can reach nothing else. A slot records its
+ * process, so that a killed child does not remove its parent's files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,10 +26,10 @@ static struct {
     int state; /* atomic */
     int dir_fd, lock_fd;
     pid_t owner;
-    char name[NAME_SIZE]; /* no other of this process */
+    char name[NAME_SIZE]; /* unique in this process */
 } slots[SLOTS];
-static unsigned n_made; /* atomic: names of this process are never the same */
-static bool swept;      /* atomic: the folder of temporaries, once */
+static unsigned n_made; /* atomic: makes names unique in this process */
+static bool swept;      /* atomic: the temporary folder is swept once */
 
 static bool add(int dir_fd, int lock_fd, const char *name) {
     for (int i = 0; i < SLOTS; i++) {
@@ -94,15 +92,15 @@ bool pl_is_temporary_name(const char *name) {
     return m > 0 && pid[n + 1 + m] == '\0';
 }
 
-/* Of what was just made; false when a sweep of another process was quicker. */
+/* Locks a new file or folder; false if another process's sweep removed it first. */
 static bool is_locked(int fd) {
     struct stat info;
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK; /* no locks here */
     return fstat(fd, &info) == 0 && info.st_nlink > 0;
 }
 
-/* Only folders of this user without a lock: the kernel releases a lock when the last process
- * that had it has ended, in whatever container. */
+/* Only removes folders of this user without a lock: the kernel releases a lock when the last
+ * process that held it ends, in any container. */
 static void sweep_one(int dir_fd, const char *name) {
     struct stat info;
     const int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -132,8 +130,8 @@ void pl_unfinished_sweep(int dir_fd) {
 
 /* ---- names ---- */
 
-/* Makes a free .NAME.plumb-PID-N: a file (flags, mode) or a folder. Returns its descriptor, locked,
- * or -1 and errno. */
+/* Creates a free name .NAME.plumb-PID-N: a file (flags, mode) or a folder. Returns its descriptor,
+ * locked, or -1 and errno. */
 static int make_temporary(int dir_fd, const char *last, bool folder, int flags, mode_t mode,
                           char name[NAME_SIZE]) {
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
@@ -149,7 +147,7 @@ static int make_temporary(int dir_fd, const char *last, bool folder, int flags, 
         }
         if (fd >= 0 && is_locked(fd)) return fd;
         if (fd < 0 && !made && errno != EEXIST && errno != EINTR) return -1;
-        if (fd >= 0) close(fd); /* a sweep of another process was quicker */
+        if (fd >= 0) close(fd); /* another process's sweep removed it first */
     }
     errno = EEXIST;
     return -1;
@@ -197,7 +195,7 @@ pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err) {
     return pl_fail_errno(err, errno, "name the folder", path);
 }
 
-/* ---- the folder of temporaries ---- */
+/* ---- the temporary folder ---- */
 
 const char *pl_dir_for_temporaries(void) {
     const char *dir = getenv("TMPDIR");
@@ -211,7 +209,7 @@ static bool is_work_name(const char *name) { /* plumb-tmp.PID.XXXXXX */
     return pid > 0 && name[n + pid] == '.' && strlen(name + n + pid + 1) == 6;
 }
 
-/* A new folder at `path`, which ends in six letters that are chosen here. Returns its descriptor,
+/* Creates a folder at `path`, whose last six letters are chosen here. Returns its descriptor,
  * locked, or -1 and errno. */
 static int make_work_folder(int dir_fd, char *path) {
     char *letters = path + strlen(path) - 6;
@@ -227,7 +225,7 @@ static int make_work_folder(int dir_fd, char *path) {
             errno = why;
             return -1;
         }
-        if (fd >= 0) close(fd); /* a sweep of another process was quicker */
+        if (fd >= 0) close(fd); /* another process's sweep removed it first */
     }
     errno = EEXIST;
     return -1;
@@ -276,7 +274,7 @@ static pl_status open_named(pl_new_file *f, const char *shown, int flags, pl_err
         f->temporary[0] = '\0';
         return pl_fail_errno(err, errno, "create", shown);
     }
-    (void)add(f->dir_fd, -1, f->temporary); /* else the next start removes it */
+    (void)add(f->dir_fd, -1, f->temporary); /* if the table is full, the next start removes it */
     return PL_OK;
 }
 
@@ -293,7 +291,7 @@ pl_status pl_new_file_open_at(int dir_fd, const char *last, const char *shown, i
         st = open_named(&f, shown, flags, err);
     } else {
         f.fd = openat(f.dir_fd, ".", O_TMPFILE | flags | O_CLOEXEC, 0666);
-        /* Kernels and file systems without O_TMPFILE see the attempt to write to a folder. */
+        /* Without O_TMPFILE, kernels and file systems take this as writing to a folder. */
         if (f.fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
             st = open_named(&f, shown, flags, err);
         } else if (f.fd < 0) {
@@ -312,8 +310,8 @@ static pl_status fail_exists(const char *shown, pl_err *err) {
     return pl_fail(err, PL_E_EXISTS, "'%s' already exists", shown);
 }
 
-/* A pipe or device that the user named is written as it is. A pipe without a reader is an error
- * and not a wait. */
+/* Pipes and devices that the user named are written directly. A pipe without a reader is an error;
+ * do not wait for one. */
 static pl_status open_in_place(const char *path, pl_new_file *out, pl_err *err) {
     pl_new_file f = PL_NEW_FILE_INIT;
     f.fd = pl_fd_open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
@@ -334,7 +332,7 @@ pl_status pl_new_file_open(const char *path, int flags, bool named, pl_new_file 
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return pl_fail(err, PL_E_INVALID, "'%s' is a folder, expected a file", path);
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) return open_in_place(path, out, err);
-    if (lstat(path, &info) == 0) return fail_exists(path, err); /* also a link that leads nowhere */
+    if (lstat(path, &info) == 0) return fail_exists(path, err); /* also for a dangling link */
     const int parent = pl_open_parent(path, &last);
     if (parent < 0) return pl_fail_errno(err, errno, "create", path);
     const pl_status st = pl_new_file_open_at(parent, last, path, flags, named, false, out, err);
@@ -342,7 +340,7 @@ pl_status pl_new_file_open(const char *path, int flags, bool named, pl_new_file 
     return st;
 }
 
-/* Gives the file its name; EEXIST instead of replacing. */
+/* Gives the file its final name; unless `replace` is set, an existing file is EEXIST. */
 static int give_name(const pl_new_file *f) {
     if (f->replace) return renameat(f->dir_fd, f->temporary, f->dir_fd, f->last);
     if (f->temporary[0] == '\0') {

@@ -1,5 +1,5 @@
-/* Untrusted UTF-8: where a valid sequence ends, and text made safe for one line of a terminal.
- * Names in a model are arbitrary bytes; messages, the progress bar and JSON all need this. */
+/* Untrusted UTF-8: finds valid sequences, and makes text safe for one line of a terminal. Names in
+ * a model are arbitrary bytes; messages, the progress bar and JSON all need this. */
 #ifndef PL_UTF8_H
 #define PL_UTF8_H
 
@@ -11,7 +11,7 @@
  * cut off or n is 0. Overlong forms, surrogates and values above U+10FFFF are invalid. */
 size_t pl_utf8_step(const char *s, size_t n);
 
-/* The sequence of a code point up to U+10FFFF; returns its length. */
+/* Encodes a code point up to U+10FFFF; returns its length. */
 size_t pl_utf8_put(uint32_t c, char out[4]);
 
 /* Whether a valid sequence would move the cursor, end the line or reorder what follows: C0, DEL,

@@ -1,5 +1,6 @@
 /* Protobuf wire format, as in "Encoding" of the protobuf documentation (proto2 and proto3 alike).
- * Every length is compared with what is left before it is used; positions never leave [at, end]. */
+ * Every length is checked against the remaining bytes before it is used; positions never leave [at,
+ * end]. */
 #include "base/wire.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ static bool wire_fail(pl_wire *wire) {
     return false;
 }
 
-/* The varint of more than one byte. Bits above 64 are an error: no writer makes them. */
+/* A varint of more than one byte. Bits above 64 are an error: no writer produces them. */
 static bool varint_long(pl_wire *wire, uint64_t *out) {
     const size_t left = (size_t)(wire->end - wire->at);
     const size_t n = left < VARINT_BYTES_MAX ? left : VARINT_BYTES_MAX;
@@ -30,7 +31,7 @@ static bool varint_long(pl_wire *wire, uint64_t *out) {
     return wire_fail(wire);
 }
 
-/* Needs one byte at least; false means bad. */
+/* Needs at least one byte; false means bad. */
 static inline bool varint(pl_wire *wire, uint64_t *out) {
     if (wire->at < wire->end && *wire->at < 0x80) {
         *out = *wire->at++;

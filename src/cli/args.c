@@ -270,7 +270,7 @@ plumb_status pl_args_open_model(const pl_args *args, const char *path, plumb_mod
     return cut;
 }
 
-/* Whoever closed the pipe (head) has seen enough: nothing is wrong. */
+/* The reader closed the pipe (head): not an error. */
 static int print_failed(const pl_args *args, int code) {
     if (errno == EPIPE) return code;
     fprintf(stderr, "plumb %s: standard output: %s\n", args->command->name, strerror(errno));

@@ -1,4 +1,4 @@
-/* Inside src/cli only: parsing, help, and the options that commands share. */
+/* Private to src/cli: parsing, help, and shared options. */
 #ifndef PL_ARGS_H
 #define PL_ARGS_H
 
@@ -55,9 +55,8 @@ typedef struct pl_cli_spec {
 } pl_cli_spec;
 /* --backend and PL_OPTIONS_JIT, or PL_OPTION_INJECT alone, as one spec. Release either way. */
 bool pl_cli_backend(const pl_args *args, pl_cli_spec *out, plumb_error *err);
-/* False when a planted fault has no node in the model: it would change nothing. Not where nodes are
- * made (--backward,
- * --amp). */
+/* False when an injected fault has no node in the model and would have no effect. Not checked when
+ * nodes are added (--backward, --amp). */
 bool pl_cli_check_faults(const pl_args *args, const char *backend, const plumb_model *model,
                          plumb_error *err);
 void pl_cli_spec_explain(const pl_cli_spec *spec, bool json); /* prints it, when asked for */
@@ -73,11 +72,11 @@ void pl_cli_spec_release(pl_cli_spec *spec);
     { 0, "debug-dir", "DIR", "directory for checkpoints (default plumb-debug)" }
 typedef struct pl_cli_repro {
     int level;
-    bool before; /* it was written already */
+    bool before; /* it has been written */
 } pl_cli_repro;
 /* --repro-level, else $PLUMB_REPRO_LEVEL, else `otherwise`. */
 bool pl_cli_repro_read(const pl_args *args, int otherwise, pl_cli_repro *out, plumb_error *err);
-/* MODEL may be a repro: its seed and threads stand in for what was not given. */
+/* MODEL may be a repro: its seed and threads are the defaults. */
 bool pl_cli_repro_context(const pl_args *args, plumb_inputs *inputs, int *threads,
                           plumb_error *err);
 /* --eval, --amp, --backward, … as the command has them. */
@@ -85,7 +84,7 @@ bool pl_cli_context(const pl_args *args, plumb_context *out, plumb_error *err);
 /* Level 3, before anything runs; messages go to stderr. */
 void pl_cli_repro_before(pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
                          const plumb_inputs *inputs, const char *backend);
-/* After a failure that was told already. `wrong`: it ran, but the result is wrong (level 4). */
+/* After a failure that was reported. `wrong`: it ran, but the result is wrong (level 4). */
 void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_model *model,
                         const plumb_inputs *inputs, const char *backend, const plumb_error *err,
                         bool wrong);
@@ -97,7 +96,7 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
 #define PL_OPTIONS_END                                                                             \
     { 0, NULL, NULL, NULL }
 
-/* Inputs of a run: the options, and what they say. Arrays are released by pl_cli_inputs_release. */
+/* Inputs of a run: the options, and reading them. pl_cli_inputs_release releases the arrays. */
 #define PL_OPTIONS_INPUTS                                                                          \
     { 'i', "input", "NAME=FILE",                                                                   \
       "read an input from npy, npz, TensorProto or safetensors (repeatable)" },                    \
@@ -110,10 +109,9 @@ void pl_cli_repro_after(pl_cli_repro *repro, const pl_args *args, const plumb_mo
 bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err);
 void pl_cli_inputs_release(plumb_inputs *inputs);
 
-/* A new folder in $TMPDIR that only this user can look into. *err may be NULL; out is "" then. */
+/* A new folder in $TMPDIR, private to this user. *err may be NULL; then out is "". */
 bool pl_cli_folder_new(const char *purpose, char *out, size_t n_out, plumb_error *err);
-/* plumb-out/NAME-TIME and a suffix, where a command writes when it is not told.
- */
+/* plumb-out/NAME-TIME and a suffix: the default output of a command. */
 void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out);
 
 /* The progress bar of a command: drawn on a terminal; elsewhere a line each half minute. */

@@ -26,7 +26,7 @@ static size_t room_for(const pl_args *args, const char *backend) {
     return n;
 }
 
-/* Commands without the compiler's other options leave checkpoints there, and nothing else. */
+/* Commands without the compiler's options only write checkpoints there. */
 static const char *debug_dir_of(const pl_args *args, const char *backend) {
     bool is_jits = backend == NULL || strncmp(backend, "jit", 3) == 0, has_explain = false;
     for (const pl_option *o = args->command->options; o->name != NULL; o++)

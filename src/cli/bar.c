@@ -1,5 +1,5 @@
-/* The progress bar: `phase  [#####-----]  42 %  3.1 s left`, one line, redrawn in place; or, for a
- * program that started us, lines; off a terminal a line now and then. The line never gets wider
+/* The progress bar: `phase  [#####-----]  42 %  3.1 s left`, one line, redrawn in place; or lines
+ * for a parent program; without a terminal, a line now and then. The line never gets wider
  * than the terminal. */
 #include "cli/bar.h"
 
@@ -29,7 +29,7 @@ struct pl_bar {
     bool drawn; /* there is a line to clear */
     int64_t drawn_ns;
     int64_t phase_ns;                  /* when the phase began */
-    int64_t phase_done;                /* what was done already when it began */
+    int64_t phase_done;                /* progress when it began */
     int64_t began_ns, said_ns, say_ns; /* off a terminal: first report, last line, how often */
     char phase[PHASE_MAX];
 };
@@ -55,7 +55,7 @@ void pl_bar_free(pl_bar *bar) {
     free(bar);
 }
 
-/* A terminal that takes nothing loses the line; that is no reason to fail. */
+/* If the terminal accepts nothing, the line is lost: not an error. */
 static void write_line(int fd, const char *text, size_t n) {
     while (n > 0) {
         const ssize_t wrote = write(fd, text, n);
@@ -95,7 +95,7 @@ static void time_left_text(char *out, size_t n, double seconds) {
 static void line_format(char out[LINE_MAX_BYTES], const pl_bar *bar, int64_t done, int64_t total,
                         int64_t now) {
     if (total <= 0) {
-        char count[24] = ""; /* begun, and nothing to count yet */
+        char count[24] = ""; /* started, nothing to count yet */
         if (done > 0) snprintf(count, sizeof count, "  %lld", (long long)done);
         snprintf(out, LINE_MAX_BYTES, "%s%s", bar->phase, count);
         return;
@@ -138,8 +138,8 @@ static void draw(pl_bar *bar, int64_t done, int64_t total, int64_t now) {
     bar->drawn_ns = now;
 }
 
-/* Phases come without control characters (plumb.h). A cut may split the last character, which
- * line_cut's terminal shows as one. */
+/* Phases have no control characters (plumb.h). Truncation may split the last character, which the
+ * terminal shows as one. */
 static void phase_set(pl_bar *bar, const char *phase, int64_t done, int64_t now) {
     snprintf(bar->phase, sizeof bar->phase, "%s", phase);
     bar->phase_ns = now;
@@ -186,8 +186,8 @@ struct pl_cli_bar {
     int64_t last_ms;
 };
 
-/* PLUMB_PROGRESS=lines: for a program that started us, such as the debugger's server. At most one
- * line in 50 ms for each phase. */
+/* PLUMB_PROGRESS=lines: for a parent program, such as the debugger's server. At most one line per
+ * 50 ms and phase. */
 static int print_progress(void *ctx, const char *phase, int64_t done, int64_t total) {
     pl_cli_bar *b = ctx;
     const int64_t ms = clock_ns() / 1000000;
@@ -216,7 +216,7 @@ pl_cli_bar *pl_cli_bar_new(plumb_progress *progress) {
     return b;
 }
 
-/* The line goes before other output comes. */
+/* Removes the line before other output. */
 void pl_cli_bar_clear(const plumb_progress *progress) {
     if (progress != NULL && progress->update == bar_update) pl_bar_clear(progress->ctx);
 }

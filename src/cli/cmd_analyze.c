@@ -112,7 +112,7 @@ static size_t read_backends(const pl_args *args, const char **out) {
     return n;
 }
 
-/* What makes sense for one backend only. */
+/* Options that make sense only for one backend. */
 static bool check_many(const pl_args *args, plumb_error *err) {
     static const char *const single[] = { "inject",     "debug-dir",      "reuse",
                                           "baseline",   "bisect",         "advise",
@@ -211,7 +211,7 @@ static int run_one(const pl_args *args) {
 done:
     pl_cli_bar_free(bar);
     plumb_session_free(session);
-    /* That A or B failed is a result of an analysis. */
+    /* A failure of A or B is a result of the analysis. */
     if (st == PLUMB_OK && code == 3) err.status = PLUMB_E_BACKEND;
     const bool failed = st != PLUMB_OK || code == 3, wrong = st == PLUMB_OK && code == 1;
     code = st != PLUMB_OK ? pl_command_fail(args, &err) : pl_command_print_take(args, text, code);

@@ -10,7 +10,7 @@ extern const pl_command pl_command_corpus;
 
 /* ---- shards ---- */
 
-/* Schedulers that tell a process which of how many it is. */
+/* Schedulers that set a process's index and count in the environment. */
 typedef struct scheduler {
     const char *index, *count, *first, *step; /* variables; count, first, step may be NULL */
     long long base;                           /* of the index when `first` is not set */
@@ -34,8 +34,8 @@ static bool variable(const char *name, long long *out) {
     return name != NULL && number(getenv(name), out);
 }
 
-/* "I/N" as it was given; else from the scheduler, where "/N" gives the number of shards that
- * Kubernetes does not tell. */
+/* "I/N" as given; else from the scheduler, where "/N" gives the number of shards, which Kubernetes
+ * does not. */
 static bool find_shard(const pl_args *args, char *out, size_t n_out, const char **shard,
                        plumb_error *err) {
     const char *given = pl_args_value(args, "shard");
@@ -77,7 +77,7 @@ typedef struct watching {
     plumb_progress inner;
 } watching;
 
-/* A signal cancels: what is in flight is noted, so that --resume does not count it as a death. */
+/* A signal cancels: running items are noted, so that --resume does not count them as crashed. */
 static int watch(void *ctx, const char *phase, int64_t done, int64_t total) {
     const watching *w = ctx;
     if (asked_to_end) return 1;

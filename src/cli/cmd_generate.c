@@ -70,7 +70,7 @@ static void release(given *g) {
     pl_cli_inputs_release(&g->inputs);
 }
 
-/* Where it is, and what to type next. */
+/* Where the result is, and what to type next. */
 static void print_next(const plumb_generation *x, const char *output) {
     int64_t step = -1;
     plumb_generation_summary s = { .size = sizeof(s) };

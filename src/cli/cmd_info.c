@@ -1,4 +1,4 @@
-/* plumb info MODEL: what is in it; also files of tensors without a graph. */
+/* plumb info MODEL: its contents; also files of tensors without a graph. */
 #include <stdlib.h>
 #include <string.h>
 

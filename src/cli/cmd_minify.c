@@ -14,7 +14,7 @@ static void print_line(void *ctx, const char *line) {
     fprintf(stderr, "%s\n", line);
 }
 
-typedef struct given { /* what the options point to */
+typedef struct given { /* data behind the options */
     plumb_inputs inputs;
     plumb_context context;
 } given;

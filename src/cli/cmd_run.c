@@ -13,7 +13,7 @@ static bool wants_output(const pl_args *args, plumb_error *err, bool *out) {
     return pl_args_fail(err, PLUMB_E_USAGE, "--save is '%s', expected all or none", save);
 }
 
-typedef struct given { /* all that was asked for; the options point to each other */
+typedef struct given { /* all settings; the options point to each other */
     plumb_inputs inputs;
     plumb_run_options run;
     plumb_context context;
@@ -44,7 +44,7 @@ static bool read_options(const pl_args *args, given *g, plumb_error *err) {
     return true;
 }
 
-/* Whether the run is checked or transformed; plain runs stay plain. */
+/* Is the run checked or transformed? Otherwise it is a plain run. */
 static bool read_check(const pl_args *args, given *g, plumb_error *err) {
     long long runs = 1;
     plumb_check_options *o = &g->check;
@@ -77,7 +77,7 @@ static bool read_check(const pl_args *args, given *g, plumb_error *err) {
     return true;
 }
 
-/* Runs it and prints what came out; *code is 1 or 3 when a check says so. */
+/* Runs it and prints the result; *code is 1 or 3 if the check fails. */
 static plumb_status run_checked(const pl_args *args, plumb_model *model, const given *g, int *code,
                                 plumb_error *err) {
     plumb_check_result *result = NULL;
@@ -146,7 +146,7 @@ static int run(const pl_args *args) {
 done:
     pl_cli_bar_free(bar);
     if (st != PLUMB_OK) code = pl_command_fail(args, &err);
-    /* That the backend fails is a result of a check. */
+    /* A failing backend is a result of a check. */
     const bool wrong = st == PLUMB_OK && g.checked && code == 1;
     const bool failed = st != PLUMB_OK || (g.checked && code == 3);
     if (st == PLUMB_OK && failed) err.status = PLUMB_E_BACKEND;

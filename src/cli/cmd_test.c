@@ -25,7 +25,7 @@ typedef struct failing {
     const char *backend;
 } failing;
 
-/* A case that fails gets a checkpoint: of errors at level 1 and 2, of wrong values at level 4. */
+/* Writes a checkpoint for a failed case: errors at level 1 and 2, wrong values at level 4. */
 static void on_failed(failing *f, const char *path, const char *reason) {
     char set[4096];
     const char *const sets[] = { set };

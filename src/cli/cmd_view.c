@@ -21,8 +21,8 @@ typedef struct ending {
     char page[1024];
 } ending;
 
-/* A page that leads to the link: on a command line everybody could read the token. Only this user
- * can read it; it goes when the server ends. */
+/* A page that redirects to the link: on a command line everyone could read the token. Only this
+ * user can read it; it is removed when the server ends. */
 static bool write_redirect(const char *link, ending *e) {
     if (!pl_cli_folder_new("view", e->folder, sizeof e->folder, NULL)) return false;
     (void)snprintf(e->page, sizeof e->page, "%s/plumb.html", e->folder);
@@ -45,8 +45,8 @@ static void remove_redirect(const ending *e) {
     (void)rmdir(e->folder);
 }
 
-/* Fails silently: the link is on stdout either way. The browser may outlive us: it gets a group of
- * its own, so that Ctrl-C is not for it, and none of the signals that are blocked here. */
+/* Fails silently: the link is on stdout anyway. The browser may outlive us, so it gets its own
+ * process group (not hit by Ctrl-C) and an empty signal mask. */
 static void open_browser(char *page) {
     char name[] = "xdg-open";
     pid_t pid = 0;
@@ -69,8 +69,8 @@ static void open_browser(char *page) {
 
 enum { CLOSE_SECONDS = 1 };
 
-/* Waits for the signal that ends the server. What does not end then, a client that hangs or a file
- * system that is away, is left. */
+/* Waits for the signal that ends the server. Does not wait for what then hangs, such as a client or
+ * a file system. */
 static void *await_end(void *ctx) {
     ending *e = ctx;
     sigset_t end;
@@ -93,7 +93,7 @@ static int run(const pl_args *args) {
     plumb_viewer *viewer = NULL;
     long long port = 0;
     char self[4096];
-    static ending e; /* the thread that waits for the end may outlive this function */
+    static ending e; /* the waiting thread may outlive this function */
     sigset_t end;
     pthread_t waiter;
     if (!pl_args_int(args, "port", 0, 0, 65535, &port, &err)) return pl_command_fail(args, &err);

@@ -1,5 +1,5 @@
-/* A command is one file with one row: name, summary, options, and what to do. A command parses,
- * calls the library through plumb.h, and prints. */
+/* A command is one file with one row: name, summary, options, function. A command parses, calls the
+ * library through plumb.h, and prints. */
 #ifndef PL_COMMAND_H
 #define PL_COMMAND_H
 
@@ -55,7 +55,7 @@ bool pl_args_int(const pl_args *args, const char *name, long long otherwise, lon
                  long long max, long long *out, plumb_error *err);
 bool pl_args_double(const pl_args *args, const char *name, double otherwise, double *out,
                     plumb_error *err);
-/* What is wrong, in *err. Both are false. */
+/* Sets *err and returns false. */
 bool pl_args_fail(plumb_error *err, plumb_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 bool pl_args_no_memory(plumb_error *err);

@@ -37,7 +37,7 @@ static bool belongs(const group *g, const char *name) {
     return strstr(g->names, word) != NULL;
 }
 
-/* Words of `text` from column TEXT_AT on; `at` is the column where the cursor is. */
+/* Prints words from column TEXT_AT on; `at` is the current column. */
 static void print_wrapped(const char *text, size_t at) {
     if (at >= TEXT_AT) {
         printf("\n");

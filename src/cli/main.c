@@ -44,17 +44,17 @@ static const char *nearest_command(const char *word) {
     return plumb_nearest(word, names, N_COMMANDS);
 }
 
-/* A run allocates and frees the same sizes over and over: giving them back to the system each time
+/* A run allocates and frees the same sizes repeatedly: returning memory to the system each time
  * costs page faults. */
 static void keep_freed(void) {
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most that glibc takes */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the maximum of glibc */
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
 }
 
 enum { STACK_MIN = 512 << 10, FILES_MIN = 32 };
 
-/* Below these a crash or a failure of a backend would be the limit's, and would be blamed on it. */
+/* With lower limits, a crash or failure caused by the limit would be blamed on the backend. */
 static bool limits_suffice(void) {
     struct rlimit stack, files;
     if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < STACK_MIN) {
@@ -78,14 +78,14 @@ static bool limits_suffice(void) {
     return true;
 }
 
-/* What is half written goes before the signal ends us, as it would have without a handler. */
+/* Removes unfinished files, then ends by the signal, as without a handler. */
 static void end_by(int number) {
     plumb_abandon(); /* made for handlers. NOLINT(bugprone-signal-handler) */
     signal(number, SIG_DFL);
     raise(number);
 }
 
-/* Not those that are ignored already: nohup, a job in the background. */
+/* Signals that are ignored stay ignored: nohup, background jobs. */
 static void clean_up_on(int number) {
     struct sigaction now;
     if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL) signal(number, end_by);

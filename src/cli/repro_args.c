@@ -68,7 +68,7 @@ static void dump(const pl_cli_repro *repro, const pl_args *args, const plumb_mod
     const bool accuracy = pl_args_flag(args, "accuracy") || strict;
     plumb_context_init(&context);
     plumb_repro_options_init(&options);
-    (void)pl_cli_context(args, &context, &err); /* the command has complained already */
+    (void)pl_cli_context(args, &context, &err); /* the command has reported the error */
     if (!accuracy || !pl_args_double(args, "tol", 0, &tol, &err)) tol = 0;
     options.level = repro->level;
     options.inputs = inputs;

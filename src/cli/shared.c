@@ -8,7 +8,7 @@
 
 #include "cli/args.h"
 
-/* A model that is a folder brings its inputs: one allocation, as pl_args_all makes it. */
+/* A folder given as the model provides its inputs: one allocation, like pl_args_all. */
 static bool take_folder(const pl_args *args, plumb_inputs *out) {
     const char *dir = args->n_positional > 0 ? args->positional[0] : "";
     const size_t n = strlen(dir) + sizeof("/test_data_set_0");

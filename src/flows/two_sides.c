@@ -9,8 +9,8 @@
 #include "graph/edit.h"
 #include "ops/op.h"
 
-/* Options that compute nothing else, and defaults spelt out. plumb's own kernels and its plain
- * loops are one implementation, tested equal. */
+/* Options that do not change results, and explicit defaults. plumb's own kernels and its plain
+ * loops are one implementation, tested to be equal. */
 static const plumb_option quiet[] = {
     { "threads", NULL },  { "explain", NULL },     { "debug-dir", NULL },  { "opt", "all" },
     { "shapes", NULL },   { "fresh-cache", NULL }, { "kernels", "own" },   { "fuse", "on" },
@@ -25,12 +25,12 @@ static bool is_quiet(const plumb_option *o) {
     return false;
 }
 
-/* Texts, or two names of one file. */
+/* Equal texts, or two names of one file. */
 static bool same_value(const char *a, const char *b) {
     return strcmp(a, b) == 0 || pl_same_file(a, b);
 }
 
-/* Every option of `a` that matters is one of `b`. */
+/* Is every relevant option of `a` in `b`? */
 static bool is_within(const pl_spec *a, const pl_spec *b) {
     for (size_t i = 0; i < a->n_options; i++) {
         const plumb_option *o = &a->options[i];
@@ -58,7 +58,7 @@ bool pl_two_sides_same_spec(const char *a, const char *b) {
     pl_spec x = { 0 }, y = { 0 };
     if (strcmp(a, b) == 0) return true;
     if (row == NULL || row != find_row(b)) return false;
-    /* What is wrong with a spec is told where it is opened. */
+    /* Errors in a spec are reported when it is opened. */
     const bool ok = pl_spec_parse(a, row->name, row->options, row->n_options, &x, NULL) == PL_OK &&
                     pl_spec_parse(b, row->name, row->options, row->n_options, &y, NULL) == PL_OK;
     const bool same = ok && is_within(&x, &y) && is_within(&y, &x);
@@ -82,11 +82,11 @@ static bool has_option(const char *spec, const char *key) {
 
 static bool has_c_type(const pl_value *v) {
     const pl_type *t = v == NULL ? NULL : v->type;
-    if (t == NULL) return true; /* only the run can tell */
+    if (t == NULL) return true; /* known only at run time */
     return t->kind == PL_TYPE_TENSOR && ((PL_T_NUMERIC | PL_T_BOOL) & PL_T(t->dtype)) != 0;
 }
 
-/* Does jit compile this node, or hand it to eager's kernel? Views and constants compute nothing. */
+/* Does jit compile this node, or use eager's kernel? Views and constants compute nothing. */
 static bool jit_compiles(const pl_node *node) {
     const pl_op_def *def = node->def;
     bool ok = def == NULL || (def->no_emit == NULL && def->emit != PL_EMIT_TODO &&
@@ -98,7 +98,7 @@ static bool jit_compiles(const pl_node *node) {
     return ok;
 }
 
-/* Are all of them eager's kernels? */
+/* Do all of them use eager's kernels? */
 static bool jit_is_eager(const char *a, const char *b, const pl_model *model) {
     const bool own = pl_backend_is_own(a) && pl_backend_is_own(b);
     if (!own || find_row(a) == find_row(b)) return false;

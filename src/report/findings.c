@@ -1,7 +1,7 @@
-/* What GitHub and SARIF show of a session. */
+/* Findings of a session, for GitHub and SARIF. */
 #include "report/findings.h"
 
-/* The k-th blamed group, or, beyond those, bad value. False when there is no more. */
+/* The k-th blamed group or, after those, bad value. False after the last. */
 static bool find_blamed(const pl_session *s, size_t k, pl_finding *f) {
     if (k >= s->n_blame) return false;
     const pl_blame_entry *b = &s->blame[k];
@@ -14,7 +14,7 @@ static bool find_blamed(const pl_session *s, size_t k, pl_finding *f) {
 
 static bool find_bad(const pl_session *s, const pl_sync_point *p, pl_finding *f) {
     if (!pl_sync_point_is_bad(p)) return false;
-    if (p->verdict == PL_VERDICT_CULPRIT && s->n_blame > 0) return false; /* said already */
+    if (p->verdict == PL_VERDICT_CULPRIT && s->n_blame > 0) return false; /* already reported */
     *f = (pl_finding){ pl_verdict_name(p->verdict),
                        p->value,
                        p->node,

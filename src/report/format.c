@@ -1,4 +1,4 @@
-/* What several formats say the same way. */
+/* Shared by several formats. */
 #include "report/format.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ const char *pl_colour_letter(pl_colour c) {
     return letters[c <= PL_NO_COLOUR ? c : PL_NO_COLOUR];
 }
 
-/* A cosine's digits are those of its distance from 1. */
+/* For a cosine, the digits of its distance from 1. */
 const char *pl_digits_text(double x, int n_digits, char *out, size_t n_out) {
     const bool is_near_1 = x < 1 && x > 1 - 1e-4;
     snprintf(out, n_out, is_near_1 ? "1-%.*g" : "%.*g", is_near_1 ? 2 : n_digits,
@@ -62,7 +62,7 @@ void pl_session_put_counts(const pl_session *s, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-/* PyTorch's analyze prints these words; tools look for them. */
+/* PyTorch's analyze prints these words, and tools search for them. */
 void pl_session_put_headline(const pl_session *s, pl_buf *out) {
     static const char *const words[] = { "AGREE", "DIVERGED", "NONDETERMINISTIC", "FAILED",
                                          "INCONCLUSIVE" };
@@ -70,7 +70,7 @@ void pl_session_put_headline(const pl_session *s, pl_buf *out) {
     if (strncmp(s->reason, word, strlen(word)) != 0) {
         pl_buf_puts(out, word);
         const char *at = s->outcome == PL_OUTCOME_DIVERGED && s->n_blame > 0
-                             ? s->blame[0].value /* the one that the reason is about */
+                             ? s->blame[0].value /* the value that the reason is about */
                              : s->first_divergence;
         if ((s->outcome == PL_OUTCOME_DIVERGED || s->outcome == PL_OUTCOME_NONDETERMINISTIC) &&
             at != NULL) {

@@ -19,19 +19,20 @@ typedef struct pl_session_view {
 
 /* The headline: "DIVERGED at y: reason". Control characters are replaced. */
 void pl_session_put_headline(const pl_session *session, pl_buf *out);
-/* "outputs compared 1 of 1; values verified 8, unverified 0, unpaired 0": what it rests on. */
+/* "outputs compared 1 of 1; values verified 8, unverified 0, unpaired 0": the basis of the
+ * verdict. */
 void pl_session_put_coverage_text(const pl_session *session, pl_buf *out);
 /* "12 values: 10 within, 2 culprit", a line. */
 void pl_session_put_counts(const pl_session *session, pl_buf *out);
 /* "file.py:12" into its parts; false when there is no line. */
 bool pl_session_split_source(const char *source, size_t *n_file, long *line);
 
-/* What there is to say beside the verdict; "" = nothing. */
+/* The reason beside the verdict; "" = none. */
 const char *pl_sync_point_reason(const pl_sync_point *p);
 const char *pl_sync_point_reason_or_verdict(const pl_sync_point *p); /* never "" */
 bool pl_sync_point_is_skipped(const pl_sync_point *p);               /* not compared */
 const char *pl_colour_letter(pl_colour c);                           /* "G", "Y", "R", "-" */
-/* A number for people, "-" for NAN; near 1 the digits are those of the distance from it. */
+/* A readable number, "-" for NAN; near 1 with the digits of the distance from 1. */
 void pl_metric_text(double x, char *out, size_t n_out);
 const char *pl_digits_text(double x, int n_digits, char *out, size_t n_out);
 

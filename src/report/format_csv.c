@@ -27,7 +27,7 @@ static void put_reason(const pl_session *s, const pl_sync_point *p, pl_buf *out)
     put_field(out, pl_sync_point_reason(p), '\n');
 }
 
-/* What columns.def leaves to the product. */
+/* Columns that columns.def marks as OWN. */
 typedef void (*put_own)(const pl_session *s, const pl_sync_point *p, pl_buf *out);
 #define PUT_NO(name) NULL
 #define PUT_YES(name) NULL

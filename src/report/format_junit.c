@@ -34,7 +34,7 @@ static void put_case(const pl_session_view *v, const pl_sync_point *p, pl_buf *o
 void pl_format_junit(const pl_session_view *v, pl_buf *out) {
     const pl_session *s = v->session;
     size_t n_bad = 0, n_skipped = 0;
-    /* A run that failed, or outputs that differ without a bad value, must not read as a pass. */
+    /* A failed run, or differing outputs without a bad value, must not look like a pass. */
     for (size_t i = 0; i < s->n_points; i++) {
         n_bad += pl_sync_point_is_bad(&s->points[i]);
         n_skipped += pl_sync_point_is_skipped(&s->points[i]);

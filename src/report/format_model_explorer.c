@@ -5,8 +5,8 @@
 #include "base/strmap.h"
 #include "report/format.h"
 
-/* Node data: keyed by the name of an output tensor. Names may come twice in a session (bodies,
- * calls), keys may not: the worst stands for all. */
+/* Node data, keyed by the name of an output tensor. Names may occur twice in a session (bodies,
+ * calls), keys may not: the worst one is used. */
 void pl_format_model_explorer(const pl_session_view *v, pl_buf *out) {
     static const char *const colours[] = { "#81c784", "#ffd54f", "#e57373", "#e0e0e0" };
     const pl_session *s = v->session;

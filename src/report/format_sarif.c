@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "report/findings.h"
 
-/* A path as a reference of RFC 3986, which SARIF 2.1.0 §3.4.3 asks for. */
+/* A path as an RFC 3986 reference, as SARIF 2.1.0 §3.4.3 requires. */
 static void put_uri(pl_json *j, const char *path, size_t n) {
     pl_buf uri = PL_BUF_INIT;
     pl_escape_put_n(&uri, PL_ESCAPE_URL, path, n);
@@ -14,7 +14,7 @@ static void put_uri(pl_json *j, const char *path, size_t n) {
     pl_buf_release(&uri);
 }
 
-/* The line of the program, else the model; without either there is none. */
+/* The source line, else the model, else nothing. */
 static void put_physical(pl_json *j, const pl_session *s, const pl_finding *f) {
     size_t n_file = 0;
     long line = 0;

@@ -1,4 +1,4 @@
-/* The table for the terminal. Colour never alone: a letter stands beside it. */
+/* The table for the terminal. Colours always come with a letter. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* plumb_report: a session for people without plumb. The HTML report is the debugger's page with the
- * data inlined; it opens from disk, without a network.
+/* plumb_report: a session for readers without plumb. The HTML report is the debugger's page with
+ * the data inlined; it opens from disk, without a network.
  *
- * The session and the graph are always in it. Tensors are added, the blamed first, then outputs,
- * then the worst, until the size that was asked for is reached: figures, the slice with the largest
- * error as a picture, and the exact elements around it. */
+ * The session and the graph are always in it. Tensors are added up to the requested size, the
+ * blamed first, then outputs, then the worst: statistics, the slice with the largest error as a
+ * picture, and the exact elements around it. */
 #include "report/html.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ typedef struct report {
     uint64_t room;
     pl_buf tensors; /* JSON members, `"12":{…}` joined by commas */
     size_t n_tensors, n_left_out, n_unreadable;
-    char why[256]; /* of the first that cannot be read */
+    char why[256]; /* why the first unreadable one is */
     bool *taken;   /* by point */
 } report;
 
@@ -57,7 +57,7 @@ static pl_status put_picture(const pl_view_pair *pair, const pl_slice *slice, pl
     return st;
 }
 
-/* The part of one axis that lies around `at`. */
+/* The part of an axis around `at`. */
 static void window(int64_t size, int64_t at, int64_t *first, int64_t *n) {
     *n = size < WINDOW_SIDE ? size : WINDOW_SIDE;
     *first = at - *n / 2;
@@ -106,10 +106,10 @@ static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
     return st;
 }
 
-/* "<" in JSON stands only inside strings: escaped, no text can end the script element. */
+/* "<" in JSON occurs only inside strings; escaped, no text can end the script element. */
 #define ESCAPED "\\u003c"
 
-/* What it takes in the file. */
+/* Its size in the file. */
 static uint64_t escaped_bytes(const pl_buf *json) {
     uint64_t n = json->n_bytes;
     for (size_t i = 0; i < json->n_bytes; i++)
@@ -146,7 +146,7 @@ static pl_status add_named(report *r, pl_err *err) {
     const pl_session *s = pl_viewed_session(r->viewed);
     pl_strmap by_value = { 0 };
     pl_status st = PL_OK;
-    for (size_t i = s->n_points; i > 0 && st == PL_OK; i--) /* of two, the first stays */
+    for (size_t i = s->n_points; i > 0 && st == PL_OK; i--) /* duplicates: the first one */
         if (pl_strmap_put(&by_value, s->points[i - 1].value, (void *)(uintptr_t)i) != 0)
             st = pl_fail_memory(err, s->n_points);
     for (size_t i = 0; i < s->n_blame && st == PL_OK; i++)
@@ -156,7 +156,7 @@ static pl_status add_named(report *r, pl_err *err) {
     return st;
 }
 
-enum { LEFT_OUT_MAX = 32 }; /* so many that do not fit, then no more are tried */
+enum { LEFT_OUT_MAX = 32 }; /* stop after this many that do not fit */
 
 static pl_status add_tensors(report *r, pl_err *err) {
     const pl_session *s = pl_viewed_session(r->viewed);
@@ -205,7 +205,7 @@ static pl_status append_all(pl_file_writer *w, const pl_buf *session, const pl_b
     PL_TRY(append_json(w, graph, err));
     PL_TRY(append_text(w, ",\"reference\":", err));
     PL_TRY(append_json(w, reference, err));
-    /* Apart, so that the page is drawn before they are read. */
+    /* Separate, so that the page is drawn before they are read. */
     PL_TRY(
         append_text(w, "}</script>\n<script type=\"application/json\" id=\"tensor-data\">{", err));
     if (tensors->n_bytes > 0) PL_TRY(append_json(w, tensors, err));

@@ -7,8 +7,8 @@
 #include "base/buf.h"
 #include "base/status.h"
 
-/* Writes the report to `path`; without a path the text goes to `out`. What was written is said in
- * `out`. `options` may be NULL. */
+/* Writes the report to `path`; without a path the text goes to `out`. `out` then says what was
+ * written. `options` may be NULL. */
 pl_status pl_report_make(const char *session, const char *path, const plumb_report_options *options,
                          pl_buf *out, pl_err *err);
 

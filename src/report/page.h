@@ -1,6 +1,5 @@
-/* The debugger's page, embedded at build time from web/dist/page.html (tools/embed-page): what
- * stands before and after the place for the data of a report, and the policy that lets its scripts
- * run. */
+/* The debugger's page, embedded at build time from web/dist/page.html (tools/embed-page): the parts
+ * before and after the data of a report, and the policy that allows its scripts. */
 #ifndef PL_PAGE_H
 #define PL_PAGE_H
 

@@ -1,4 +1,4 @@
-/* A session for people and for other tools: one row per format in formats.def. */
+/* A session in the formats of formats.def. */
 #ifndef PL_SESSION_PRINT_H
 #define PL_SESSION_PRINT_H
 
@@ -20,7 +20,7 @@ typedef struct pl_session_print_options { /* all zero: the table, every row */
     plumb_style style; /* text only */
 } pl_session_print_options;
 
-/* PL_E_USAGE when format or metric is not known; the message names those that are. */
+/* PL_E_USAGE for an unknown format or metric; the message lists the available ones. */
 pl_status pl_session_print(const pl_session *session, const pl_session_print_options *options,
                            pl_buf *out, pl_err *err);
 /* The same checks without printing, for the start of a long command. */

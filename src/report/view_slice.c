@@ -63,15 +63,15 @@ double pl_view_difference(const pl_tensor *a, const pl_tensor *b, int64_t i) {
 /* ---- a picture in progress ---- */
 
 typedef struct picture {
-    const pl_tensor *shape; /* the tensor whose shape counts */
+    const pl_tensor *shape; /* the tensor that gives the shape */
     pl_slice slice;
     int64_t base;               /* flat index of the slice's first element */
     int64_t row_step, col_step; /* in elements of the dense tensor */
     int64_t rows, cols;         /* cells */
-    int64_t row_stride;         /* within a cell, > 1 when sampled */
+    int64_t row_stride;         /* elements per cell, > 1 when sampled */
     int64_t col_stride;
     bool exact, wide; /* doubles */
-    pl_dtype whole;   /* cells are 64-bit integers; PL_UNDEFINED = they are not */
+    pl_dtype whole;   /* type of 64-bit integer cells; PL_UNDEFINED = others */
 } picture;
 
 static pl_status check_axis(const pl_tensor *t, int axis, int64_t first, int64_t *n, pl_err *err) {
@@ -82,7 +82,7 @@ static pl_status check_axis(const pl_tensor *t, int axis, int64_t first, int64_t
     return PL_OK;
 }
 
-/* Whole rows are left out first: they are far apart in the file. Of each cell something is seen. */
+/* Skips whole rows first: they are far apart in the file. Every cell is based on some element. */
 static void choose_strides(picture *p) {
     const pl_slice *s = &p->slice;
     const int64_t less = (s->n_rows * s->n_cols - 1) / PL_SCAN_MAX + 1;
@@ -136,7 +136,7 @@ static double element(const picture *p, const pl_tensor *a, const pl_tensor *b, 
     return b == NULL ? pl_tensor_get_f64(a, i) : pl_view_difference(a, b, i);
 }
 
-/* A cell with a NaN is NaN in every mode but "sample": what is rare must stay visible. */
+/* A cell with a NaN is NaN in every mode but "sample": rare values must stay visible. */
 static double reduce(const picture *p, const pl_tensor *a, const pl_tensor *b, int64_t row,
                      int64_t col) {
     const int64_t r0 = row * p->slice.n_rows / p->rows, r1 = (row + 1) * p->slice.n_rows / p->rows;
@@ -208,7 +208,7 @@ pl_status pl_slice_put(const pl_view_pair *pair, const pl_slice *slice, pl_buf *
     pl_buf head = PL_BUF_INIT;
     picture p;
     if (a == NULL && b == NULL) return pl_fail(err, PL_E_NOT_FOUND, "%s", pair->why);
-    if (!pair->joint && a != NULL) b = NULL; /* another shape is another picture */
+    if (!pair->joint && a != NULL) b = NULL; /* different shapes have separate pictures */
     PL_TRY(picture_init(&p, a != NULL ? a : b, slice, err));
     p.wide = is_wide(a) || is_wide(b);
     p.whole = p.exact ? pl_view_whole(a, b) : PL_UNDEFINED;

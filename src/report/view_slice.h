@@ -1,4 +1,4 @@
-/* What the page sees of tensors: pictures of a slice, and figures about the whole.
+/* Tensors for the page: pictures of a slice, and statistics of the whole.
  *
  * A picture is at most PL_PICTURE_MAX cells on a side; a larger slice is reduced (mean, largest
  * magnitude, or one element of each cell), a smaller one is exact. Work is bounded: beyond
@@ -25,10 +25,10 @@ typedef struct pl_slice {
 
 /* The last two axes that are longer than one, at the element `flat` (counted in C order). */
 void pl_slice_default(const pl_tensor *t, int64_t flat, pl_slice *out);
-/* a - b at element i as the comparison sees it: NaN on both sides and equal infinities differ by
- * nothing, and integers are subtracted before they are rounded to a double. */
+/* a - b at element i as in the comparison: NaN on both sides and equal infinities do not differ,
+ * and integers are subtracted before they are rounded to a double. */
 double pl_view_difference(const pl_tensor *a, const pl_tensor *b, int64_t i);
-/* The type of 64-bit integers when all that is there has it, else PL_UNDEFINED. */
+/* The 64-bit integer type if all tensors have it, else PL_UNDEFINED. */
 pl_dtype pl_view_whole(const pl_tensor *a, const pl_tensor *b);
 
 /* A picture: "PLSL", a little-endian 32-bit length, so many bytes of JSON (padded to eight with
@@ -39,7 +39,7 @@ pl_dtype pl_view_whole(const pl_tensor *a, const pl_tensor *b);
 pl_status pl_slice_put(const pl_view_pair *pair, const pl_slice *slice, pl_buf *out, pl_err *err);
 
 /* Histograms, quantiles, worst elements, channels, a sample of pairs; as JSON. Of more than four
- * million elements blocks are read; `worst` (-1 = not known) is still read then. */
+ * million elements only blocks are read; `worst` (-1 = not known) is always included. */
 pl_status pl_figures_put(const pl_view_pair *pair, int64_t worst, pl_buf *out, pl_err *err);
 
 #endif

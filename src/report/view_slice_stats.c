@@ -1,5 +1,5 @@
-/* Figures about a whole pair: one scan; of a large one, blocks that are spread over it, because a
- * sample of single elements would touch every page of the file. */
+/* Statistics of a whole pair in one scan; of a large one, blocks spread over it, because single
+ * elements would touch every page of the file. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,13 +12,13 @@
 #include "report/view_slice.h"
 
 enum { N_BINS = 48, N_WORST = 20, N_SCATTER = 400 };
-enum { DECADE_FIRST = -324, N_DECADES = 324 + 309 }; /* every double */
+enum { DECADE_FIRST = -324, N_DECADES = 324 + 309 }; /* decades of all doubles */
 enum { N_CHANNELS_MAX = 1024, N_SORTED_MAX = 1 << 17 };
 enum { WHOLE_MAX = 1 << 22, N_BLOCKS = 1024, BLOCK = 2048 };
 
 typedef struct side_figures {
     double min, max, sum;
-    double first, off, off_sq; /* sums of what lies between an element and the first */
+    double first, off, off_sq; /* sums of differences from the first element */
     int64_t n_nan, n_inf, n_zero, n;
 } side_figures;
 
@@ -29,8 +29,8 @@ typedef struct worst_element {
 
 typedef struct figures {
     const pl_tensor *a, *b;
-    pl_dtype whole; /* of 64-bit integers, which a double does not hold; or PL_UNDEFINED */
-    int64_t n_seen; /* elements, of which place() has the indices */
+    pl_dtype whole; /* 64-bit integer type, which double cannot hold; or PL_UNDEFINED */
+    int64_t n_seen; /* elements scanned; place() gives their indices */
     bool sampled;
     side_figures side[2];
     worst_element worst[N_WORST];
@@ -89,7 +89,7 @@ static void see_error(figures *f, int64_t at, double d) {
     }
 }
 
-/* Index of the k-th element that is seen. */
+/* Index of the k-th scanned element. */
 static int64_t place(const figures *f, int64_t k) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
     if (!f->sampled) return k;
@@ -113,7 +113,7 @@ static void scan(figures *f) {
     }
 }
 
-/* The worst element that the comparison found stands on top, also when the sample missed it. */
+/* The worst element of the comparison comes first, even if the sample missed it. */
 static void see_known(figures *f, int64_t at) {
     if (f->a == NULL || f->b == NULL || at < 0 || at >= f->a->n_elements) return;
     for (size_t i = 0; i < f->n_worst; i++)
@@ -159,7 +159,7 @@ static void put_histogram(pl_json *j, const figures *f) {
         hi = fmax(hi, f->side[s].max);
     }
     if (!(lo <= hi)) lo = hi = 0;
-    /* Halved first: the range of doubles is wider than a double. */
+    /* Halved first: the range of doubles exceeds a double. */
     const double half = hi / 2 - lo / 2;
     for (int s = 0; s < 2; s++) {
         if (sides[s] == NULL) continue;
@@ -184,7 +184,7 @@ static void put_digits(pl_json *j, bool is_negative, uint64_t twos_complement) {
     pl_json_string(j, text);
 }
 
-/* 64-bit integers and their difference as text: JSON's readers have doubles. */
+/* 64-bit integers and their difference as text: JSON readers use doubles. */
 static void put_whole(pl_json *j, const figures *f, int64_t i) {
     const int64_t x = pl_tensor_get_i64(f->a, i), y = pl_tensor_get_i64(f->b, i);
     pl_json_key(j, "whole");
@@ -236,7 +236,7 @@ static void put_quantiles(pl_json *j, figures *f) {
     pl_json_object_end(j);
 }
 
-/* The largest error in each index of axis 1 (the last of a vector or matrix). */
+/* The largest error for each index of axis 1 (the last axis of a vector or matrix). */
 static void put_channels(pl_json *j, const figures *f) {
     const pl_tensor *t = f->a;
     const int axis = t->rank > 2 ? 1 : t->rank - 1;
@@ -270,7 +270,7 @@ static void put_scatter(pl_json *j, const figures *f) {
     pl_json_array_end(j);
 }
 
-/* From the first to the last in which there is an error. */
+/* From the first to the last decade with an error. */
 static void put_decades(pl_json *j, const figures *f) {
     int first = 0, end = N_DECADES;
     while (end > 0 && f->decades[end - 1] == 0)

@@ -18,11 +18,11 @@ struct pl_viewed {
     pl_session *session;
     pl_model *model, *reference;
     pl_store *store;
-    pl_recording *recordings[2]; /* of A and B, opened when first asked for */
+    pl_recording *recordings[2]; /* of A and B, opened on first use */
     bool tried[2];
-    struct stat opened[2]; /* as they were then */
-    /* Opened last: checking the hash of a large tensor takes long, and the page asks again and
-     * again for slices of one. They are mapped files, so that keeping them costs nothing. */
+    struct stat opened[2]; /* as they were at that time */
+    /* The last tensors opened: checking the hash of a large one takes long, and the page requests
+     * many slices of one. They are mapped files, so keeping them costs nothing. */
     struct {
         bool used;
         size_t point;
@@ -119,8 +119,8 @@ static pl_status hash_of(const pl_tensor *t, bool probe, pl_hash128 *out, pl_err
     return st;
 }
 
-/* Only a file that is written over in place: one that another was moved onto stays mapped as it
- * was. */
+/* Only a file that is overwritten in place: if another is renamed over it, the mapping stays
+ * valid. */
 static bool is_rewritten(const pl_viewed *v, int which) {
     const struct stat *was = &v->opened[which];
     struct stat now;
@@ -131,7 +131,7 @@ static bool is_rewritten(const pl_viewed *v, int which) {
            now.st_mtim.tv_nsec != was->st_mtim.tv_nsec;
 }
 
-/* Mapped bytes that are gone end the process; those that are others were never compared. */
+/* Accessing mapped bytes that are gone would crash; changed bytes were never compared. */
 static void forget_rewritten(pl_viewed *v) {
     for (int which = 0; which < 2; which++) {
         if (!is_rewritten(v, which)) continue;
@@ -150,9 +150,9 @@ static bool is_file_or_folder(const char *path, struct stat *info) {
     return stat(path, info) == 0 && (S_ISREG(info->st_mode) || S_ISDIR(info->st_mode));
 }
 
-/* The session's word for where the recording lies is not enough: the tensor must have the hash that
- * the comparison saw, so that an untrusted session cannot expose other files. A
- * large one that plumb recorded has its hash beside it: it opens at once. */
+/* The path in the session is not enough: the tensor must have the hash from the comparison, so that
+ * an untrusted session cannot expose other files. A large tensor recorded by plumb has its hash
+ * beside it and opens at once. */
 static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
                              pl_err *err) {
     const pl_side_info *info = which == 0 ? &v->session->a : &v->session->b;
@@ -188,7 +188,7 @@ static pl_status read_record(pl_viewed *v, int which, const pl_side *side, pl_te
     return PL_OK;
 }
 
-/* NULL with a reason when the tensor was not kept or is damaged; that is no error. */
+/* NULL with a reason when the tensor was not kept or is damaged; that is not an error. */
 static pl_status read_side(pl_viewed *v, int which, const pl_side *side, pl_tensor **out,
                            pl_view_pair *pair, pl_err *failure) {
     static const char names[] = "AB";
@@ -283,7 +283,7 @@ pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *
         pl_view_pair_release(out);
         return st;
     }
-    if (out->unreadable) return PL_OK; /* the next time it may be there */
+    if (out->unreadable) return PL_OK; /* it may be available next time */
     const size_t slot = v->next_recent++ % N_RECENT;
     pl_view_pair_release(&v->recent[slot].pair);
     v->recent[slot].used = true;

@@ -1,9 +1,9 @@
-/* A session opened for looking at: what was found, the model, and its tensors.
+/* A session opened for viewing: the results, the model, and its tensors.
  *
  * The page shows it, from the server or inlined into a report; both take the same JSON and the same
  * slices from here (docs/view-server.md). Nothing is written. Tensors come from the session's
- * store, or from the recordings that the session names, and then only when their bytes are those
- * that it saw. Not thread-safe: the server holds a lock. */
+ * store, or from the recordings that the session names, if their bytes are unchanged. Not
+ * thread-safe: the server holds a lock. */
 #ifndef PL_VIEWED_H
 #define PL_VIEWED_H
 
@@ -22,22 +22,22 @@ const pl_model *pl_viewed_reference(const pl_viewed *v); /* of B; NULL = the sam
 const pl_dir *pl_viewed_dir(const pl_viewed *viewed);    /* NULL: the session is one file */
 const char *pl_viewed_path(const pl_viewed *v);
 
-/* The tensors of a sync point; one or both may be NULL. `joint`: both are there, numeric and of one
- * shape (a layout that the session names has been applied), so that a difference exists. */
+/* The tensors of a sync point; one or both may be NULL. `joint`: both exist, are numeric and have
+ * one shape (a layout that the session names has been applied), so that a difference exists. */
 typedef struct pl_view_pair {
     pl_tensor *a, *b;
     bool joint;
     bool unreadable; /* a tensor that was kept cannot be read */
-    bool gold;       /* b is the fp64 value: nothing in B corresponds to a */
+    bool gold;       /* b is the fp64 value, because B has no counterpart */
     char why[256];   /* why a side is missing, or why there is no difference; "" */
 } pl_view_pair;
 pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
-/* The same for the page: where nothing in B corresponds to a value, its fp64 value is shown. */
+/* The same for the page: if B has no counterpart, the fp64 value is shown. */
 pl_status pl_viewed_shown(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
 void pl_view_pair_release(pl_view_pair *pair);
-/* The fp64 value of a sync point, of its sample; PL_E_NOT_FOUND when it was not kept. */
+/* The fp64 value of a sync point for its sample; PL_E_NOT_FOUND when it was not kept. */
 pl_status pl_viewed_gold(pl_viewed *v, const pl_sync_point *p, pl_tensor **out, pl_err *err);
-/* Flat index of the largest error, of NaN or Inf on one side first; -1 = not known. */
+/* Flat index of the largest error; NaN or Inf on one side comes first; -1 = not known. */
 int64_t pl_view_worst(const pl_sync_point *p);
 bool pl_view_is_numeric(const pl_tensor *t); /* has a picture; NULL has none */
 
@@ -45,7 +45,7 @@ bool pl_view_is_numeric(const pl_tensor *t); /* has a picture; NULL has none */
 void pl_viewed_put_session(const pl_viewed *v, pl_buf *out);
 /* NULL: null. */
 pl_status pl_viewed_put_graph(const pl_model *model, pl_buf *out, pl_err *err);
-/* The lines around `line` of a source file. Only files below `folder` are read, whatever the model
+/* The lines around `line` of a source file. Only files inside `folder` are read, whatever the model
  * says; PL_E_NOT_FOUND for all others. */
 pl_status pl_viewed_put_source(const char *folder, const char *file, long line, pl_buf *out,
                                pl_err *err);

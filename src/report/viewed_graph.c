@@ -189,8 +189,8 @@ pl_status pl_viewed_put_graph(const pl_model *model, pl_buf *out, pl_err *err) {
 
 /* ---- source ---- */
 
-/* The model says "/home/who/project/net.py"; the folder on this machine may be anywhere. The file
- * is looked for below it under ever shorter ends of the path. */
+/* The model says "/home/who/project/net.py", but the folder on this machine may be anywhere. Looks
+ * for the file in it by shorter and shorter ends of the path. */
 static pl_status find_source(const char *folder, const char *file, pl_file_map **out, pl_err *err) {
     pl_dir *dir = NULL;
     PL_TRY(pl_dir_open_lenient(folder, &dir, err));

@@ -1,7 +1,7 @@
-/* A session as the page takes it: columns once, an array for each sync point; what comes again and
- * again (types and shapes, limits) stands in a table, and figures have eight digits. A twentieth of
- * session.json, because 100,000 points must come over in a moment; the colours and limits of every
- * metric are worked out here, so that the page holds no rule. */
+/* A session for the page: column names once, an array for each sync point; repeated data (types and
+ * shapes, limits) is in tables, and numbers have eight digits. It is a twentieth of session.json,
+ * because 100,000 points must load quickly. Colours and limits of every metric are computed here,
+ * so that the page has no rules. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ enum {
     HAS_WRONG_MODEL = 128
 };
 
-/* Of a cosine, what counts is its distance from 1. */
+/* For a cosine, the distance from 1 matters. */
 static void put_number(pl_json *j, double x) {
     char digits[32];
     if (isnan(x)) {
@@ -54,7 +54,7 @@ typedef struct writer {
     table sides, limits;
 } writer;
 
-/* The number of a row, which is JSON; it is added when it is new. */
+/* The number of a row (JSON text), which is added if new. */
 static void put_row(pl_json *j, table *t, const pl_buf *row) {
     const uintptr_t known = (uintptr_t)pl_strmap_get(&t->numbers, pl_buf_str(row));
     if (!pl_buf_ok(row) || known > 0) {
@@ -128,8 +128,8 @@ static char colour_letter(pl_colour c) {
     return c == PL_GREEN ? 'g' : c == PL_YELLOW ? 'y' : c == PL_RED ? 'r' : '-';
 }
 
-/* The session's own metric keeps the colour that the session decided; a pair that has none (not
- * measured, structural) keeps it for all. */
+/* For the session's own metric, the colour stored in the session; a pair without colour (not
+ * measured, structural) has none for any metric. */
 static void put_colours(pl_json *j, writer *w, const pl_sync_point *p) {
     const pl_session *s = w->session;
     pl_buf letters = PL_BUF_INIT;
@@ -155,7 +155,7 @@ static void put_limits_row(pl_json *j, const pl_session *s, const pl_sync_point 
         if (!is_own) (void)pl_metric_colour(m, &p->acc, p->precision, &limits);
         const char *of = is_own ? pl_sync_point_limits_of(s, p)
                                 : pl_metric_judged_by(m, &p->acc, p->precision)->name;
-        if (!limits.known || strcmp(of, m->name) != 0) { /* those of another metric */
+        if (!limits.known || strcmp(of, m->name) != 0) { /* limits of another metric */
             pl_json_null(j);
             continue;
         }
@@ -186,7 +186,7 @@ static void put_metrics(pl_json *j, writer *w, const pl_sync_point *p) {
     pl_json_array_end(j);
 }
 
-/* [NaN, Inf] that one side has alone; of these a metric has no figure. */
+/* [NaN, Inf] on one side only, which metrics do not count. */
 static void put_nonfinite(pl_json *j, writer *w, const pl_sync_point *p) {
     const int64_t n_nan = p->acc.n_nan_a + p->acc.n_nan_r;
     const int64_t n_inf = p->acc.n_inf_a + p->acc.n_inf_r + p->acc.n_inf_sign;
@@ -220,7 +220,7 @@ static void put_worst(pl_json *j, writer *w, const pl_sync_point *p) {
     pl_json_int(j, pl_view_worst(p));
 }
 
-/* What columns.def leaves to the product. */
+/* Columns that columns.def marks as OWN. */
 typedef void (*put_own)(pl_json *j, writer *w, const pl_sync_point *p);
 #define PUT_NO(name) NULL
 #define PUT_YES(name) NULL
@@ -347,7 +347,7 @@ void pl_viewed_put_session(const pl_viewed *v, pl_buf *out) {
     put_lists(j, s);
     put_points(j, &w);
     pl_json_object_end(j);
-    /* The tables are known only now: they take the place of the closing brace. */
+    /* The tables are complete only now: they replace the closing brace. */
     if (!pl_buf_ok(&w.sides.rows) || !pl_buf_ok(&w.limits.rows)) out->failed = true;
     if (pl_buf_ok(out)) {
         out->n_bytes--;

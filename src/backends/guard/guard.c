@@ -28,7 +28,7 @@ enum {
     CONTROL = 3,
     END_WAIT_MS = 5000,
     ASK_MS = 100,
-    CLOSED_WAIT_MS = 1000, /* for the end of a child whose socket is closed */
+    CLOSED_WAIT_MS = 1000, /* wait for the exit of a child that closed its socket */
 };
 
 struct pl_guard {
@@ -90,7 +90,7 @@ static pl_status find_program(char *out, size_t n_out, pl_err *err) {
         exe[n] = '\0';
         if (find_around(exe, out, n_out)) return PL_OK;
     }
-    /* Without /proc the kernel still tells how the program was called. */
+    /* /proc may not be mounted; the kernel also passes the path in the auxiliary vector. */
     const char *called = (const char *)getauxval(AT_EXECFN); // NOLINT(performance-no-int-to-ptr)
     if (n <= 0 && called != NULL && find_around(called, out, n_out)) return PL_OK;
     /* Inside another program: look around the library. */
@@ -103,7 +103,8 @@ static pl_status find_program(char *out, size_t n_out, pl_err *err) {
         "plumb-guard not found beside this program or library; set PLUMB_GUARD to its path");
 }
 
-/* Our environment with another TMPDIR; entries stay whose they are, but for the last. */
+/* Our environment with another TMPDIR. Only the last entry is allocated; the others are
+ * borrowed. */
 static char **make_env(const char *tmp_dir) {
     size_t n = 0, k = 0;
     while (environ[n] != NULL)
@@ -184,7 +185,7 @@ static pl_status add_own_folders(const char *program, pl_confinement *c, pl_err 
     return st;
 }
 
-/* Its name, then what it is confined to. */
+/* Program name, then the arguments of the sandbox. */
 static char **make_argv(char *program, const pl_confinement *confinement) {
     char **argv = pl_calloc(confinement->n_args + 2, sizeof(char *));
     if (argv == NULL) return NULL;
@@ -203,7 +204,8 @@ pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_gu
     pl_guard *g = pl_calloc(1, sizeof(*g));
     if (g == NULL) return pl_fail_memory(err, sizeof(*g));
     pl_status st = open_pair(ends, err);
-    /* dup2 onto itself would leave close-on-exec set; 0 and 1 are opened anew before it is moved */
+    /* dup2 onto itself would leave close-on-exec set, and a descriptor 0 or 1 would be replaced by
+     * /dev/null before the dup2. */
     if (st == PL_OK && ends[1] <= CONTROL) {
         const int moved = fcntl(ends[1], F_DUPFD_CLOEXEC, CONTROL + 1);
         close(ends[1]);
@@ -228,7 +230,7 @@ pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_gu
     return PL_OK;
 }
 
-/* False when the guard still runs: a child that cannot be ended, in a driver say, holds it. */
+/* False if the guard is still running: a child stuck in a driver, say, cannot be killed. */
 static bool wait_for_guard(const pl_guard *g) {
     const int64_t deadline = pl_clock_ms() + END_WAIT_MS;
     for (;;) {
@@ -244,7 +246,7 @@ static bool wait_for_guard(const pl_guard *g) {
 
 void pl_guard_stop(pl_guard *g) {
     if (g == NULL) return;
-    shutdown(g->control, SHUT_WR); /* its sign to end everything */
+    shutdown(g->control, SHUT_WR); /* tells it to end everything */
     if (!wait_for_guard(g)) kill(g->pid, SIGKILL);
     close(g->control);
     while (waitpid(g->pid, NULL, 0) < 0 && errno == EINTR) {
@@ -258,12 +260,12 @@ void pl_guard_abandon(pl_guard *g) {
 }
 
 void pl_guard_preload(pl_guard *g, const pl_guard_child *c) {
-    if (c->n_threads != 1) return; /* a process with threads is not fit to fork */
+    if (c->n_threads != 1) return; /* forking a process with threads is unsafe */
     pl_free(g->preload);
     g->preload = pl_strdup(c->spec);
 }
 
-/* Not before a second child is wanted: many need only one. */
+/* Sent only with the second child: many sessions need just one. */
 static void send_preload(pl_guard *g) {
     pl_guard_msg m;
     if (g->preload == NULL) return;
@@ -335,7 +337,7 @@ void pl_guard_child_free(pl_guard_child *c) {
             break;
         }
     }
-    if (!c->ended) send_kill(c, false); /* before it sees the socket close: its end is not news */
+    if (!c->ended) send_kill(c, false); /* first, so that its exit is not reported */
     close(c->socket);
     if (c->executed.data != NULL) munmap(c->executed.data, c->executed.n_bytes);
     if (c->places.data != NULL) munmap(c->places.data, c->places.n_bytes);
@@ -343,7 +345,7 @@ void pl_guard_child_free(pl_guard_child *c) {
     pl_free(c);
 }
 
-/* Reads the end of one child from the guard and assigns it. False: the guard is gone. */
+/* Reads one exit report from the guard and stores it in its child. False: the guard is gone. */
 static bool take_end(pl_guard *g, int flags) {
     pl_guard_msg m;
     const int error = pl_guard_receive(g->control, &m, flags);
@@ -359,7 +361,7 @@ static bool take_end(pl_guard *g, int flags) {
     return true;
 }
 
-/* Waits for the end that the guard will tell, now that the child is dead or killed. */
+/* Waits for the guard to report the exit of a child that is dead or killed. */
 static bool wait_for_end(pl_guard_child *c, int64_t wait_ms) {
     const int64_t deadline = pl_clock_ms() + wait_ms;
     while (!c->ended) {
@@ -372,7 +374,7 @@ static bool wait_for_end(pl_guard_child *c, int64_t wait_ms) {
     return true;
 }
 
-/* The last line that says something. */
+/* The last line that is not blank. */
 static const char *last_line(const char *tail, char *out, size_t n_out) {
     const char *end = tail + strlen(tail);
     while (end > tail && (end[-1] == '\n' || end[-1] == ' '))
@@ -421,7 +423,7 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
 
 static pl_status child_failed(pl_guard_child *c, const char *doing, bool timed_out,
                               pl_failure *failure, pl_err *err) {
-    /* A backend that closes whatever it finds has cut itself off, and runs on. */
+    /* A backend that closes all descriptors cuts itself off from plumb and keeps running. */
     const bool cut_off = !timed_out && !wait_for_end(c, CLOSED_WAIT_MS);
     if (timed_out || cut_off) send_kill(c, true);
     const bool ended = wait_for_end(c, END_WAIT_MS);
@@ -441,7 +443,7 @@ static int poll_ms(const pl_guard_child *c, int64_t left) {
     return (int)(left > most ? most : left);
 }
 
-/* The user does not want the answer any more. */
+/* Ends the child if the user cancelled. */
 static pl_status check_wish(pl_guard_child *c, pl_err *err) {
     const pl_status st = pl_progress_poll(c->progress, err);
     if (st == PL_OK) return PL_OK;
@@ -450,7 +452,7 @@ static pl_status check_wish(pl_guard_child *c, pl_err *err) {
     return st;
 }
 
-/* Waits for the next message of the child. */
+/* Waits for the child's next message. */
 static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline, pl_guard_msg *out,
                          pl_failure *failure, pl_err *err) {
     pl_guard_msg_init(out, PL_MSG_NONE); /* no answer yet */
@@ -463,7 +465,8 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
             PL_TRY(check_wish(c, err));
             continue;
         }
-        /* The guard tells ends of other children, too: it must never wait for us. */
+        /* The guard also reports exits of other children. Read them at once: it must never
+         * block. */
         if ((fds[1].revents & POLLIN) != 0) take_end(c->guard, MSG_DONTWAIT);
         if (fds[0].revents == 0) {
             if ((fds[1].revents & POLLHUP) == 0) continue;
@@ -472,7 +475,7 @@ static pl_status receive(pl_guard_child *c, const char *doing, int64_t deadline,
         const int error = pl_guard_receive(c->socket, out, MSG_DONTWAIT);
         if (error == EAGAIN) continue;
         if (error == 0) return PL_OK;
-        if (error != ECONNRESET) { /* it sends what is no message */
+        if (error != ECONNRESET) { /* not a valid message */
             send_kill(c, true);
             wait_for_end(c, END_WAIT_MS);
             return pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid message in %s", c->spec,
@@ -494,7 +497,7 @@ static pl_status send_request(pl_guard_child *c, const char *doing, const pl_gua
     return child_failed(c, doing, false, failure, err);
 }
 
-/* The answer is the child's word, so it is checked: the expected one, or a failure. */
+/* The child is not trusted: accept only the expected reply or a failure. */
 static pl_status reply_status(const pl_guard_child *c, const pl_guard_msg *m,
                               pl_guard_type expected, pl_err *err) {
     if (m->type == expected) return PL_OK;
@@ -682,7 +685,7 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
         PL_TRY(receive(c, "run", deadline, &reply, failure, err));
         if (reply.type != PL_MSG_VALUE) break;
         st = show_value(c, args, &reply, err);
-        if (st != PL_OK) { /* the rest is not read */
+        if (st != PL_OK) { /* do not read the rest */
             send_kill(c, true);
             wait_for_end(c, END_WAIT_MS);
             return st;
@@ -694,7 +697,8 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
     return st;
 }
 
-/* Maps the bytes that came with a reply: sealed, so that the child cannot take them back. */
+/* Maps the bytes that came with a reply. They must be sealed, so that the child cannot shrink
+ * them. */
 static pl_status map_reply(const pl_guard_child *c, const pl_guard_msg *reply, const char *what,
                            pl_mapped *out, pl_err *err) {
     struct stat info;

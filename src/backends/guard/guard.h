@@ -21,30 +21,30 @@ typedef struct pl_guard_child pl_guard_child;
  * added to the confinement, if there is one. */
 pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
                          pl_err *err);
-/* In a fork: the guard stays with the other process; nothing is released but our end of it. */
+/* In a fork: the guard belongs to the parent process, so only our end of the socket is closed. */
 void pl_guard_abandon(pl_guard *guard);
 void pl_guard_stop(pl_guard *guard); /* ends it and all of its children; NULL is fine */
-/* Tells the guard that this child has opened its spec without harm. When that started no thread the
- * guard opens a backend that is slow to start (ONNX Runtime takes 20 ms) itself, and later children
- * inherit it. */
+/* Tells the guard that this child opened its spec without harm. If no thread was started, the guard
+ * then opens the backend itself when it is slow to start (ONNX Runtime takes 20 ms), and later
+ * children inherit it. */
 void pl_guard_preload(pl_guard *guard, const pl_guard_child *child);
 
 pl_status pl_guard_child_new(pl_guard *guard, const char *spec, double timeout_seconds,
                              uint64_t memory_limit, pl_guard_child **out, pl_err *err);
 void pl_guard_child_set_timeout(pl_guard_child *child, double seconds);
-/* From now on `progress` (may be NULL) is asked while the child is waited for; a wish to cancel
- * ends the child and the call with PL_E_CANCELLED. */
+/* `progress` (may be NULL) is polled while waiting for the child; cancelling ends the child, and
+ * the call returns PL_E_CANCELLED. */
 void pl_guard_child_watch(pl_guard_child *child, const pl_progress *progress);
-typedef struct pl_guard_opened { /* what a backend tells of itself */
+typedef struct pl_guard_opened { /* what a backend reports about itself */
     char version[2048], device[2048];
-    char modes[2048]; /* of recording, separated by commas */
+    char modes[2048]; /* record modes, separated by commas */
     uint64_t cpu;     /* features of its CPU (kernels/cpu.h) */
     bool confined;    /* the guard says that its sandbox is active */
 } pl_guard_opened;
 /* Opens the backend. `failure` may be NULL. */
 pl_status pl_guard_child_open(pl_guard_child *child, pl_guard_opened *out, pl_failure *failure,
                               pl_err *err);
-/* 1, 0 or -1 into *answer. */
+/* *answer is 1 (yes), 0 (no) or -1 (unknown). */
 pl_status pl_guard_child_supports(pl_guard_child *child, const char *domain, const char *op,
                                   int opset, int *answer, pl_failure *failure, pl_err *err);
 pl_status pl_guard_child_compile(pl_guard_child *child, const plumb_source *source, size_t *n_hooks,

@@ -1,4 +1,4 @@
-/* What a child of plumb-guard does: open, compile, run, answer. */
+/* A child of plumb-guard: opens, compiles, runs and replies. */
 #include "backends/guard/guard_child.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ typedef struct child {
 
 uint64_t pl_guard_count_threads(void) {
     struct stat info;
-    /* a link for itself, one for its parent, one for each thread */
+    /* one link for itself, one for its parent, one for each thread */
     return stat("/proc/self/task", &info) == 0 && info.st_nlink > 2 ? info.st_nlink - 2 : 0;
 }
 
@@ -62,7 +62,7 @@ static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, p
     return PL_OK;
 }
 
-/* Copy on write: a backend that writes to the model changes its own copy, and the hash tells. */
+/* Copy on write: a backend that writes to the model changes its own copy, and the hash shows it. */
 static pl_status map_model(child *c, int fd, pl_err *err) {
     struct stat info;
     if (fd < 0 || fstat(fd, &info) != 0 || info.st_size <= 0) {
@@ -159,8 +159,8 @@ static uint64_t own_memory(void) {
     return sum;
 }
 
-/* Bytes of recorded values to hold at once: the requested limit and what the guard leaves. A
- * recording may load the model once more, and a value is copied on its way out. */
+/* Bytes of recorded values to hold at once: the requested limit, or what the guard's memory limit
+ * leaves. A recording may load the model once more, and sending a value copies it. */
 static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limit) {
     if (guard_limit == 0) return asked;
     const uint64_t used = own_memory() + c->n_model + c->n_model / 4;
@@ -168,7 +168,7 @@ static uint64_t record_limit(const child *c, uint64_t asked, uint64_t guard_limi
     return asked == 0 || asked > left ? left : asked;
 }
 
-/* The parcel holds inputs, then the plain outputs (or none), then wanted names. */
+/* The parcel holds the inputs, then the plain outputs (or none), then the wanted names. */
 static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *parcel,
                             pl_datum **data, pl_datum **out, plumb_record_info *info, pl_err *err) {
     const size_t n_in = c->source.n_inputs, n_out = c->source.n_outputs;
@@ -216,7 +216,7 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
     pl_datum **out = pl_calloc(n_out + 1, sizeof(pl_datum *));
     pl_status st = data == NULL || out == NULL ? pl_fail_memory(err, n_out) : PL_OK;
     if (st == PL_OK) st = run_parcel(c, m, &parcel, data, out, &info, err);
-    if (st == PL_OK && out[n_out] != NULL) { /* beyond the last */
+    if (st == PL_OK && out[n_out] != NULL) { /* one slot too many was filled */
         st = pl_fail(err, PL_E_BACKEND, "backend '%s' returned more than %zu output%s",
                      pl_backend_name(c->backend), n_out, n_out == 1 ? "" : "s");
     }

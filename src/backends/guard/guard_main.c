@@ -1,15 +1,16 @@
-/* plumb-guard: forks one child per program under test and watches it. It never computes, so
- * it has no threads and stays fit to fork. Only ONNX Runtime, which is slow to start, does it open
- * itself, after a child has done the same without harm and without a thread: children inherit it.
+/* plumb-guard: forks one child per program under test and watches it. It never computes, so it has
+ * no threads and stays fit to fork. The one backend it opens itself is ONNX Runtime, which is slow
+ * to start, and only after a child has done so without harm and without starting a thread. Later
+ * children inherit it.
  *
- * Descriptor 3 is the socket to plumb; its end is the end of the guard and of all children. Each
- * child leads its own session, writes stdout and stderr into a pipe whose tail is kept, and dumps
- * no core. Orphans of a child (programs that it started) come to the guard, which is their
- * subreaper, and are killed. Memory: the resident private and shared-memory pages of the child and
- * its descendants are read from /proc every few milliseconds (address-space limits would break
- * runtimes that reserve more than they use, and sanitizers). Each child has a folder of its own as
- * TMPDIR, since what is killed cleans nothing up; it is cleared then. With --confine the guard
- * confines itself to the files it was given (sandbox.h), and children to fewer system calls. */
+ * Descriptor 3 is the socket to plumb; when it closes, the guard and all children end. Each child
+ * leads its own session, writes stdout and stderr into a pipe whose tail is kept, and dumps no
+ * core. Orphans of a child (programs that it started) are reparented to the guard, their subreaper,
+ * and killed. Memory: the resident private and shared-memory pages of the child and its descendants
+ * are read from /proc every few milliseconds (address-space limits would break runtimes that
+ * reserve more than they use, and sanitizers). Each child has a folder of its own as TMPDIR, since
+ * a killed process cannot clean up; the guard clears it. With --confine the guard confines itself
+ * to the files it was given (sandbox.h), and children to fewer system calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -48,7 +49,7 @@ typedef struct child {
     int pipe;
     bool quiet, over_limit;
     bool ended; /* dead, but plumb's socket was full: still to be reported */
-    int status; /* of an ended one */
+    int status; /* wait status, when ended */
     char tail[TAIL_BYTES + 1];
     size_t n_tail;
 } child;
@@ -59,11 +60,11 @@ typedef struct guard {
     pl_sandbox sandbox;
     bool confined;
     pl_backend *warm; /* NULL = none */
-    char *tmp;        /* holds the children's folders; NULL = it could not be made */
+    char *tmp;        /* holds the children's folders; NULL = could not be created */
     bool done;
 } guard;
 
-/* A crash of the backend must look like one, also in a build with sanitizers. */
+/* A crash of the backend must look like one in builds with sanitizers too. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
     return "handle_segv=0:handle_abort=0:handle_sigbus=0:handle_sigfpe=0:handle_sigill=0:"
@@ -115,10 +116,10 @@ static void read_tail(child *c) {
     }
 }
 
-/* ---- folders for files of children ---- */
+/* ---- temporary folders of children ---- */
 
-/* By place, since making a folder costs a fifth of a query. The caller's to free; NULL when there
- * is none. */
+/* Named by slot and reused, because creating a folder costs a fifth of a query. The caller frees
+ * it; NULL if there is no folder. */
 static char *folder_of(const guard *g, const child *c) {
     char name[32];
     snprintf(name, sizeof(name), "%td", c - g->children);
@@ -133,7 +134,7 @@ static void enter_folder(const guard *g, const child *c) {
     pl_free(folder);
 }
 
-/* Files that a descendant still writes there are removed with the guard. */
+/* Files that a descendant writes later are removed when the guard ends. */
 static void clear_folder(const guard *g, const child *c) {
     pl_dir_list left = { 0 };
     char *folder = folder_of(g, c);
@@ -144,7 +145,7 @@ static void clear_folder(const guard *g, const child *c) {
     pl_free(folder);
 }
 
-/* Whoever asked for a sandbox must not get less in silence. */
+/* A requested sandbox must never be dropped silently. */
 static void cannot_confine(void) {
     fprintf(stderr, "plumb-guard: cannot set up the sandbox: %s\n", strerror(errno));
     _exit(4);
@@ -173,7 +174,7 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     _exit(pl_guard_child_serve(socket, g->warm, g->confined));
 }
 
-/* False when the socket is full. Never waits: plumb may be busy, and it must not wait for us. */
+/* False when the socket is full. Never blocks: plumb may itself be waiting for the guard. */
 static bool tell_end(uint64_t id, int status, bool memory, const char *tail) {
     pl_guard_msg m;
     pl_guard_msg_init(&m, PL_MSG_ENDED);
@@ -267,7 +268,7 @@ static void reap(guard *g) {
 
 enum { TRIAL_SECONDS = 20 };
 
-/* A child tries it first: it may crash, hang or start threads, and the guard must not. */
+/* A child tries it first: it may crash, hang or start threads, which the guard must not. */
 static pl_backend *open_warm(const char *spec) {
     int status = 0;
     const pid_t pid = fork();
@@ -276,7 +277,7 @@ static pl_backend *open_warm(const char *spec) {
         setrlimit(RLIMIT_CORE, &no_core);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         alarm(TRIAL_SECONDS);
-        dup2(1, 2); /* its output is not wanted */
+        dup2(1, 2); /* discard its output */
         _exit(pl_backend_preload(spec) != NULL && pl_guard_count_threads() == 1 ? 0 : 1);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -332,7 +333,7 @@ static void end_all(guard *g) {
     for (size_t i = 0; i < MAX_CHILDREN; i++) {
         if (g->children[i].pid != 0 && !g->children[i].ended) kill_child(&g->children[i]);
     }
-    /* Killing a child hands us its orphans, so look again after each. */
+    /* Killing a child leaves its orphans to us, so look again after each. */
     for (;;) {
         int status;
         pl_proc_each_child(getpid(), kill_orphan, g);
@@ -347,14 +348,14 @@ static void end_all(guard *g) {
     pl_free(g->tmp);
 }
 
-/* Closed standard streams would be taken by the next descriptors, which children then use as such.
- */
+/* If a standard stream were closed, the next descriptor would take its number, and children would
+ * write to it. */
 static void fill_standard_streams(void) {
     for (int fd = 0; fd < CONTROL; fd++)
         if (fcntl(fd, F_GETFD) < 0) open("/dev/null", O_RDWR);
 }
 
-/* --confine, --programs, --read PATH, --write PATH. False: an argument is not known. */
+/* --confine, --programs, --read PATH, --write PATH. False: unknown argument. */
 static bool read_arguments(guard *g, int n, char **args) {
     pl_sandbox *s = &g->sandbox;
     const char **paths = pl_calloc((size_t)n + 8, 2 * sizeof(char *));

@@ -19,7 +19,7 @@ static size_t record_bytes(uint64_t type) {
     return type < PL_MSG_TYPES ? sizes[type] : 0;
 }
 
-/* What came from another process: texts end where their fields do. */
+/* Messages come from another process: make sure that each text is terminated. */
 #define NUMBER(name)
 #define TEXT(name, n_bytes) body->name[(n_bytes)-1] = '\0';
 #define PL_MSG(TYPE, member, fields)                                                               \

@@ -32,7 +32,7 @@ enum { PL_GUARD_FDS = 2 };
 
 typedef struct pl_guard_msg {
     uint64_t type;
-    union { /* the one that belongs to the type */
+    union { /* the member for `type` */
 #define PL_MSG(TYPE, member, fields) pl_msg_##member member;
 #include "backends/guard/guard_msg.def"
 #undef PL_MSG
@@ -42,13 +42,13 @@ typedef struct pl_guard_msg {
 
 /* All fields 0 and "". */
 void pl_guard_msg_init(pl_guard_msg *msg, pl_guard_type type);
-/* 0, or an errno. The descriptors stay the caller's. */
+/* 0, or an errno. The caller keeps the descriptors. */
 int pl_guard_send(int socket, const pl_guard_msg *msg, int flags);
-/* 0; ECONNRESET at the end; EAGAIN; EPROTO for what is no message; or another errno. Descriptors
- * become the caller's. Every text ends. */
+/* 0; ECONNRESET at the end; EAGAIN; EPROTO if it is not a valid message; or another errno. The
+ * caller owns the descriptors. Every text is terminated. */
 int pl_guard_receive(int socket, pl_guard_msg *msg, int flags);
 void pl_guard_msg_close(pl_guard_msg *msg); /* its descriptors */
-/* Into a TEXT field; false when it does not fit whole. */
+/* Copies into a TEXT field; false if it does not fit. */
 #define PL_GUARD_SET(field, text) pl_guard_set(field, sizeof(field), text)
 bool pl_guard_set(char *field, size_t n_field, const char *text);
 

@@ -71,7 +71,7 @@ static void put_strings(pl_buf *buf, const pl_tensor *t) {
 
 typedef struct writer {
     int fd;
-    size_t base;   /* where data starts; 0 while the description is made */
+    size_t base;   /* where data starts; 0 while measuring the description */
     size_t offset; /* next free byte of data */
     pl_err *err;
 } writer;

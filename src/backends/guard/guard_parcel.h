@@ -24,10 +24,10 @@ typedef struct pl_parcel {
     size_t n_items;
 } pl_parcel;
 
-/* *fd is the caller's. */
+/* The caller closes fd. */
 pl_status pl_parcel_write(const pl_parcel_item *items, size_t n_items, int *fd, pl_err *err);
 /* `writable`: a private copy-on-write mapping, so that a backend that writes to its inputs is
- * caught by a hash instead of dying. fd stays the caller's. */
+ * caught by a hash instead of dying. The caller keeps fd. */
 pl_status pl_parcel_read(int fd, bool writable, pl_parcel *out, pl_err *err);
 void pl_parcel_release(pl_parcel *parcel);
 

@@ -9,7 +9,7 @@
 
 enum { DEPTH_MAX = 8 };
 
-/* A read gives a page of the list at most; a process with many children has more. */
+/* One read returns at most a page, and a process may have more children than that. */
 void pl_proc_each_child(pid_t pid, void (*fn)(void *ctx, pid_t child), void *ctx) {
     char text[4096];
     ssize_t n;

@@ -1,4 +1,4 @@
-/* What /proc tells of the processes under test. */
+/* Facts about the processes under test, from /proc. */
 #ifndef PL_GUARD_PROC_H
 #define PL_GUARD_PROC_H
 

@@ -57,7 +57,7 @@ static ruleset_attr rights_of(int abi) {
     return attr;
 }
 
-/* What does not exist needs no rule. */
+/* A path that does not exist needs no rule. */
 static bool allow(int ruleset, const char *path, uint64_t rights) {
     struct stat info;
     const int fd = pl_fd_open(path, O_PATH | O_CLOEXEC, 0);
@@ -102,7 +102,7 @@ bool pl_sandbox_files(const pl_sandbox *s) {
 #elif defined(__aarch64__)
 #define ARCH AUDIT_ARCH_AARCH64
 #else
-#define ARCH 0 /* no filter is known for it */
+#define ARCH 0 /* no filter for this processor */
 #endif
 
 #define LOAD(field)                                                                                \
@@ -129,15 +129,16 @@ static void append(filter *f, const struct sock_filter *code, size_t n) {
         append((f), code_, sizeof(code_) / sizeof(code_[0]));                                      \
     } while (0)
 
-/* Sockets of this machine are refused quietly, since getpwuid asks for one; others end the
- * process. io_uring would go round all of this. */
+/* Local sockets get EACCES, since getpwuid tries one; any other socket ends the process. io_uring
+ * could bypass this filter, so it is reported as missing. */
 static void forbid_network(filter *f) {
     APPEND(f, IF_EQUAL(SYS_socket, 0, 4), LOAD(args[0]), IF_EQUAL(AF_UNIX, 0, 1), REFUSE(EACCES),
            ANSWER(SECCOMP_RET_TRAP));
     APPEND(f, CALL(io_uring_setup, SECCOMP_RET_ERRNO | ENOSYS));
 }
 
-/* Threads stay. glibc falls back to clone, whose flags can be seen, where clone3 is missing. */
+/* Threads are allowed. clone3 is reported as missing, so that glibc falls back to clone, whose
+ * flags a filter can read. */
 static void forbid_programs(filter *f) {
     APPEND(f, CALL(execve, SECCOMP_RET_TRAP), CALL(execveat, SECCOMP_RET_TRAP),
            CALL(clone3, SECCOMP_RET_ERRNO | ENOSYS));
@@ -192,7 +193,7 @@ bool pl_sandbox_calls(const pl_sandbox *s) {
     filter f = { .n = 0 };
     struct sigaction action = { .sa_sigaction = say_and_end, .sa_flags = SA_SIGINFO | SA_NODEFER };
     if (ARCH == 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-    /* Another calling convention has other numbers: nothing of ours uses one. */
+    /* Other calling conventions number their calls differently; nothing in plumb uses one. */
     APPEND(&f, LOAD(arch), IF_EQUAL(ARCH, 1, 0), ANSWER(SECCOMP_RET_KILL_PROCESS), LOAD(nr));
 #if defined(__x86_64__)
     APPEND(&f, BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000U, 0, 1),
@@ -207,7 +208,7 @@ bool pl_sandbox_calls(const pl_sandbox *s) {
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
 }
 
-/* ---- what the kernel has ---- */
+/* ---- kernel support ---- */
 
 bool pl_sandbox_available(char *why, size_t n_why) {
     const uint32_t trap = SECCOMP_RET_TRAP;

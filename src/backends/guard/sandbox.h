@@ -10,16 +10,18 @@
 typedef struct pl_sandbox {
     const char *const *readable; /* files or folders; those that do not exist are skipped */
     const char *const *writable; /* folders */
-    const char *parent; /* of the last writable one, which may remove itself; NULL = none */
+    const char *parent; /* of the last writable folder, so that it can be removed; NULL = none */
     size_t n_readable, n_writable;
     bool programs; /* may start programs */
 } pl_sandbox;
 
 /* Whether this kernel has both. `why`, of at least 100 characters, says what is missing. */
 bool pl_sandbox_available(char *why, size_t n_why);
-/* Files, TCP and signals, for this process and all it starts. False: nothing changed; see errno. */
+/* Restricts files, TCP and signals, for this process and all it starts. False: nothing changed; see
+ * errno. */
 bool pl_sandbox_files(const pl_sandbox *s);
-/* System calls. A forbidden one is written to stderr and ends the process with SIGSYS. */
+/* Restricts system calls. A forbidden one is reported on stderr and ends the process with
+ * SIGSYS. */
 bool pl_sandbox_calls(const pl_sandbox *s);
 
 #endif

@@ -34,7 +34,7 @@ static void ort_close(void *self) {
     const pl_ort_api *api = &ort->env.api;
     if (ort->env.cpu != NULL) api->ReleaseMemoryInfo(ort->env.cpu);
     /* ONNX Runtime 1.27 crashes when it releases an environment whose device could not start. The
-     * child is about to end, so both are left. */
+     * child is about to end, so the environment and the library stay open. */
     if (ort->env.env != NULL && !ort->device_failed) api->ReleaseEnv(ort->env.env);
     if (!ort->device_failed) pl_ort_api_close(&ort->env.api);
     pl_free(ort->disable);
@@ -87,7 +87,7 @@ static const char *pass_at(const void *ctx, size_t i) {
     return pl_ort_passes[i];
 }
 
-/* The library ignores names that it does not know. Those of versions to come are let through. */
+/* ONNX Runtime ignores unknown names, so check them. Versions newer than our list may know more. */
 static pl_status check_passes(const pl_ort *ort, pl_err *err) {
     if (ort->disable == NULL || ort->env.api.minor > PASSES_KNOWN_UNTIL) return PL_OK;
     for (const char *at = ort->disable; *at != '\0';) {
@@ -108,7 +108,7 @@ static pl_status check_passes(const pl_ort *ort, pl_err *err) {
     return PL_OK;
 }
 
-/* What an old library would ignore in silence. */
+/* Options that an old library would silently ignore. */
 static pl_status check_options(const pl_ort *ort, pl_err *err) {
     const pl_ort_api *api = &ort->env.api;
     if (ort->deterministic && api->SetDeterministicCompute == NULL) {
@@ -214,8 +214,9 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
     return add_providers(ort, options, err);
 }
 
-/* Versions without the option for the folder look for the data of a model in memory in the working
- * folder, where there may be other data of that name. The way back, or -1: nothing was done. */
+/* Versions without the option for the folder look for external data of a model in memory in the
+ * working directory, which may hold another file of that name. So change to the model's folder.
+ * Returns a descriptor of the old directory, or -1 if nothing was done. */
 static int enter_folder(const pl_ort *ort, const pl_ort_session_args *args) {
     if (args->path != NULL || args->folder == NULL || ort->env.api.minor >= FOLDER_SINCE) return -1;
     const int back = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -359,8 +360,8 @@ static plumb_status ort_compile(void *self, const plumb_source *source, void **p
         st = pl_ort_record_prepare(p, &trouble);
         if (st == PL_OK) {
             *n_hooks = p->n_watched;
-        } else if (st == PL_E_BACKEND) { /* it runs, though ORT refuses what it made of it: */
-            st = PL_OK;                  /* the recorder gets the error */
+        } else if (st == PL_E_BACKEND) { /* the model runs, but ORT cannot load */
+            st = PL_OK;                  /* its own optimised graph: recording will report it */
         } else {
             if (err != NULL) *err = trouble;
             goto done;

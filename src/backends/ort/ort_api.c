@@ -33,7 +33,8 @@ static pl_status read_table(pl_ort_api *api, const char *lib, pl_err *err) {
         return pl_fail(err, PL_E_BACKEND, "'%s' is ONNX Runtime %s, expected 1.%d or later", lib,
                        api->version, PL_ORT_MIN);
     }
-    /* Asking for more than the library has fails; newer ones still have the slots we know. */
+    /* Asking for a newer version than the library has fails; newer libraries keep the slots we
+     * know. */
     const slot_fn *table = base->get_api(minor > PL_ORT_MAX ? PL_ORT_MAX : minor);
     if (table == NULL) {
         return pl_fail(err, PL_E_BACKEND, "'%s' (ONNX Runtime %s) has no API table", lib,
@@ -58,7 +59,7 @@ static pl_status open_one(const char *lib, pl_ort_api *api, pl_err *err) {
     return st;
 }
 
-/* DIR/.cache/PINNED and DIR/../.cache/PINNED, DIR being that of the running program. */
+/* DIR/.cache/PINNED and DIR/../.cache/PINNED, where DIR holds the running program. */
 static bool find_pinned(char *out, size_t n_out) {
     char dir[400];
     const ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
@@ -80,7 +81,7 @@ pl_status pl_ort_api_open(const char *lib, pl_ort_api *api, pl_err *err) {
     static const char *const names[] = { "libonnxruntime.so.1", "libonnxruntime.so" };
     char pinned[512];
     *api = (pl_ort_api){ 0 };
-    /* 1.29 and later write files and phone home otherwise. */
+    /* Otherwise 1.29 and later write files and send telemetry. */
     setenv("ORT_DISABLE_TELEMETRY", "1", 1);
     if (lib == NULL) lib = getenv("PLUMB_ORT_LIB");
     if (lib != NULL && lib[0] != '\0') return open_one(lib, api, err);

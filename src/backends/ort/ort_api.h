@@ -69,7 +69,7 @@ typedef void *pl_ort_status; /* NULL is success */
     X(273, 18, SetDeterministicCompute, pl_ort_status, (void *, int))
 /* clang-format on */
 
-enum { PL_ORT_MIN = 12, PL_ORT_MAX = 30 }; /* 1.N that the table was checked for */
+enum { PL_ORT_MIN = 12, PL_ORT_MAX = 30 }; /* 1.N up to which the table was checked */
 
 typedef struct pl_ort_api {
     void *library;
@@ -83,7 +83,7 @@ typedef struct pl_ort_api {
 #undef X
 } pl_ort_api;
 
-/* Opens `lib`, or (NULL) the first that is there of $PLUMB_ORT_LIB, .cache/ort-1.27.0 beside the
+/* Opens `lib`, or (NULL) the first that exists of $PLUMB_ORT_LIB, .cache/ort-1.27.0 beside the
  * program or its folder, the loader's path. Telemetry (1.29 and later) is switched off first. */
 pl_status pl_ort_api_open(const char *lib, pl_ort_api *api, pl_err *err);
 void pl_ort_api_close(pl_ort_api *api);

@@ -51,7 +51,7 @@ static bool find_software(char *folder, size_t n_folder) {
     return false;
 }
 
-/* A render node of the kernel is a GPU; without one the system's drivers have none to drive. */
+/* A render node means a GPU; without one the system's drivers have nothing to drive. */
 static bool has_gpu(void) {
     return pl_path_exists("/dev/dri/renderD128") || pl_path_exists("/dev/nvidia0");
 }
@@ -91,7 +91,7 @@ pl_status pl_ort_device_use(const pl_ort_device *device, pl_err *err) {
     setenv("VK_ICD_FILENAMES", path, 1); /* loaders before 1.3.207 */
     setenv("VK_DRIVER_FILES", path, 1);
     snprintf(path, sizeof(path), "%s/" LOADER, device->folder);
-    /* Stays open: what opens a library of this name later gets this one. */
+    /* Stays open: a later dlopen of this name gets this library. */
     if (dlopen(path, RTLD_NOW | RTLD_GLOBAL) == NULL)
         return pl_fail(err, PL_E_NOT_FOUND, "cannot open the Vulkan loader: %s", dlerror());
     return PL_OK;

@@ -10,10 +10,10 @@
 typedef struct pl_ort_device {
     bool found;
     char folder[256]; /* of SwiftShader; "" = the system's driver, or the one that the user named */
-    char text[320];   /* what it is, or what is missing and how to get it */
+    char text[320];   /* its name, or what is missing and how to install it */
 } pl_ort_device;
 
-/* Is the provider in the list "X+Y"? */
+/* Whether the list "X+Y" has the provider. */
 bool pl_ort_device_wanted(const char *providers);
 /* wish: "system", "software", or NULL: system where there is a GPU, else software. */
 void pl_ort_device_find(const char *wish, pl_ort_device *out);

@@ -9,12 +9,12 @@
 
 typedef struct pl_ort {
     pl_ort_env env;
-    int level;   /* of graph optimisation: 0, 1, 2, 99 */
-    int threads; /* -1: as the model's source wishes */
+    int level;   /* optimisation level: 0, 1, 2, 99 */
+    int threads; /* -1: use source->threads */
     bool deterministic;
     char *disable;        /* names of optimisers, separated by ';'; NULL = none */
     char *providers;      /* separated by '+'; NULL = CPU */
-    pl_ort_device device; /* of the provider WebGPU; text "" = not asked for */
+    pl_ort_device device; /* for the provider WebGPU; text "" = not requested */
     bool device_failed;   /* to start */
 } pl_ort;
 
@@ -22,11 +22,11 @@ typedef struct pl_ort_session_args {
     const void *onnx;
     size_t n_onnx;
     const char *path;    /* load this file instead; NULL = the bytes */
-    const char *folder;  /* of external data when bytes are loaded; NULL = unknown */
-    const char *save_to; /* where ORT writes the model as optimised; NULL = nowhere */
+    const char *folder;  /* folder of external data when bytes are loaded; NULL = unknown */
+    const char *save_to; /* where ORT writes the optimised model; NULL = nowhere */
     int level;
     int threads;
-    const char *profile; /* where ORT writes the profile of its runs, a prefix; NULL = nowhere */
+    const char *profile; /* where ORT writes its profile (a prefix); NULL = nowhere */
 } pl_ort_session_args;
 
 typedef struct pl_ort_program {
@@ -36,14 +36,15 @@ typedef struct pl_ort_program {
     void *session;
     bool *optional; /* per output: declared optional(...) */
     char *folder;
-    /* ort_place.c: "PROVIDER\tOP\tNODE\n", and the inputs of the last plain run, to read it with */
+    /* ort_place.c: "PROVIDER\tOP\tNODE\n", and the inputs of the last plain run, which the profiled
+     * run needs */
     pl_buf places;
     pl_datum **last_in;
     /* ort_record.c: the optimised graph that ORT saved, and a session that shows its values */
     pl_file_map *saved;
     pl_model *graph;
-    pl_buf split;  /* the same with Relu split off (ort_split.h); empty = nothing is */
-    bool no_split; /* it changed the outputs */
+    pl_buf split;  /* the same with Relu split off (ort_split.h); empty = nothing split */
+    bool no_split; /* splitting changed the outputs or failed to load */
     void *watch_session;
     pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
     size_t n_watched, n_hidden;
@@ -68,7 +69,7 @@ pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *e
 void pl_ort_record_release(pl_ort_program *p);
 extern const char *const pl_ort_record_modes[];
 
-/* ort_place.c: which node runs on which provider, as the vtable's placement has it. */
+/* ort_place.c: which node runs on which provider, in the form of plumb_backend.placement. */
 pl_status pl_ort_places_keep(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 pl_status pl_ort_places_read(pl_ort_program *p, pl_err *err);
 void pl_ort_places_release(pl_ort_program *p);

@@ -1,4 +1,4 @@
-/* Tensors as ONNX Runtime holds them become tensors as the model has them. */
+/* Converts tensors from ONNX Runtime's layout to the model's. */
 #include <string.h>
 
 #include "backends/ort/ort_map.h"
@@ -64,7 +64,7 @@ static pl_status unstack(const pl_tensor *t, int n, pl_tensor **out, pl_err *err
 
 static pl_status convert_layout(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,
                                 pl_err *err) {
-    /* A value that was renamed and is of another kind of number: the map is wrong. */
+    /* A renamed value that is float where the model's is not, or the reverse: the map is wrong. */
     if (watch->dtype != PL_UNDEFINED && strcmp(watch->name, watch->stands_for) != 0 &&
         pl_dtype_is_float(watch->dtype) != pl_dtype_is_float(t->dtype)) {
         return pl_fail(err, PL_E_UNSUPPORTED, "'%s' is not '%s'", watch->name, watch->stands_for);
@@ -76,7 +76,7 @@ static pl_status convert_layout(const pl_ort_watch *watch, const pl_tensor *t, p
     }
 }
 
-/* QDQS8ToU8Transformer moves int8 codes and their zero point up by 128. */
+/* ORT's QDQS8ToU8Transformer adds 128 to int8 codes and their zero point. Undo it. */
 static pl_status move_down(pl_tensor **t, pl_err *err) {
     pl_tensor *codes = NULL;
     PL_TRY(pl_tensor_new(PL_I8, (*t)->rank, (*t)->dims, &codes, err));

@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "graph/edit.h"
 
-/* A value of a graph that is to become an output of the node around it. */
+/* A value in a body that becomes an output of the node around it. */
 typedef struct export {
     pl_value *value;
     size_t watch; /* index */
@@ -23,9 +23,9 @@ typedef struct exports {
 
 typedef struct lift {
     pl_model *model;       /* the copy */
-    const int64_t *counts; /* by body; NULL = make counters */
+    const int64_t *counts; /* runs per body; NULL = insert counters */
     const pl_ort_map *map; /* with counts */
-    size_t n_bodies;       /* seen so far: the index of the next */
+    size_t n_bodies;       /* so far; the next body has this index */
     pl_ort_watch *watched;
     size_t n_watched, capacity;
 } lift;
@@ -44,9 +44,9 @@ static pl_status add_watch(lift *l, pl_ort_watch watch, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- small pieces of graph ---- */
+/* ---- building graphs ---- */
 
-/* A value whose name no graph has: a body may not shadow the names around it. */
+/* A value with a name that no graph has: a body may not shadow outer names. */
 static pl_status add_value(pl_graph *g, pl_value **out, pl_err *err) {
     char name[48];
     snprintf(name, sizeof(name), "plumb_lift!%u", g->model->n_values);
@@ -81,14 +81,14 @@ static pl_status add_unary(pl_graph *g, const char *op, pl_value *in, pl_value *
     return PL_OK;
 }
 
-/* A graph cannot have the same output twice. */
+/* A graph cannot list a value twice as an output, so add a copy. */
 static pl_status add_output(pl_graph *g, pl_value *v, pl_err *err) {
     pl_value *copy = v;
     if (v->is_output) PL_TRY(add_unary(g, "Identity", v, &copy, err));
     return pl_graph_add_output(g, copy, err);
 }
 
-/* One more output of a node: a fresh value of the graph that it stands in. */
+/* Adds an output to a node: a new value of its graph. */
 static pl_status extend_node(pl_node *node, pl_value **out, pl_err *err) {
     pl_value **outs = pl_arena_array(node->graph->model->arena, node->n_out + 1, sizeof(*outs));
     if (outs == NULL) return pl_fail_memory(err, node->n_out);
@@ -127,7 +127,7 @@ static bool stacks(const pl_node *node) {
 static pl_status visit_graph(lift *l, pl_graph *g, const pl_graph *twin, bool live, exports *out,
                              pl_err *err);
 
-/* What the body itself has to show: a counter, or the outputs of its nodes. */
+/* Exports of the body itself: a counter, or the outputs of its nodes. */
 static pl_status export_own(lift *l, pl_graph *body, const pl_graph *twin, exports *out,
                             pl_err *err) {
     if (l->counts == NULL) {
@@ -149,7 +149,7 @@ static pl_status export_own(lift *l, pl_graph *body, const pl_graph *twin, expor
     return PL_OK;
 }
 
-/* Hands an output of a body on: through the node, to the graph around it. */
+/* Exports a value from a body, through its node, to the enclosing graph. */
 static pl_status hand_on(lift *l, pl_node *node, pl_graph *body, pl_graph *other, export e,
                          exports *out, pl_err *err) {
     pl_value *v = NULL;
@@ -169,7 +169,7 @@ static pl_status visit_body(lift *l, pl_node *node, pl_graph *body, const pl_gra
                             pl_graph *other, bool live, exports *out, pl_err *err) {
     exports inner = { 0 };
     const size_t index = l->n_bodies++;
-    if (l->counts == NULL) { /* kept in order of the bodies */
+    if (l->counts == NULL) { /* entries must be in order of the bodies */
         PL_TRY(add_watch(l, (pl_ort_watch){ .name = "" }, err));
     } else {
         live = live && l->counts[index] == 1;
@@ -182,7 +182,7 @@ static pl_status visit_body(lift *l, pl_node *node, pl_graph *body, const pl_gra
     return st;
 }
 
-/* Both attributes of an If that hold graphs; false when it has others. */
+/* The two graph attributes of an If; false if it does not have exactly two. */
 static bool branches(pl_node *node, const pl_node *twin, pl_attr *mine[2], const pl_attr *his[2]) {
     size_t n = 0;
     for (uint32_t i = 0; i < node->n_attrs; i++) {
@@ -213,7 +213,7 @@ static pl_status visit_if(lift *l, pl_node *node, const pl_node *twin, bool live
 
 static pl_status visit_graph(lift *l, pl_graph *g, const pl_graph *twin, bool live, exports *out,
                              pl_err *err) {
-    const size_t n = twin->n_nodes; /* g gets more on the way */
+    const size_t n = twin->n_nodes; /* g grows during the loop */
     for (size_t i = 0; i < n; i++) {
         pl_node *node = g->nodes[i];
         if (is_op(node, "If")) {

@@ -10,7 +10,7 @@
 #include "ops/infer.h"
 #include "ops/op.h"
 
-typedef struct place { /* of a value of the executed graph */
+typedef struct place { /* where a value of the executed graph belongs */
     const pl_value *of;
     pl_ort_layout layout;
     int rank;
@@ -20,14 +20,14 @@ typedef struct place { /* of a value of the executed graph */
 struct pl_ort_map {
     const pl_model *original, *executed;
     place *places;        /* by id of the executed value */
-    pl_strmap node_names; /* of the original; those that occur once */
-    pl_strmap in_bodies;  /* values of the original's bodies; those whose name occurs once */
+    pl_strmap node_names; /* of the original; unique names only */
+    pl_strmap in_bodies;  /* values in the original's bodies; unique names only */
     /* nodes of the original that use a value: uses[first[id] .. first[id + 1]) */
     size_t *first;
     const pl_node **uses;
 };
 
-/* ---- questions about the original ---- */
+/* ---- searching the original graph ---- */
 
 static bool is_op(const pl_node *node, const char *op) {
     return node != NULL && pl_domain_is_onnx(node->domain) && strcmp(node->op, op) == 0;
@@ -38,7 +38,7 @@ static const char *skip_prefix(const char *name, const char *prefix) {
     return strncmp(name, prefix, n) == 0 ? name + n : NULL;
 }
 
-/* Without what ORT puts before the name of a float16 value that it holds in float32. */
+/* Strips the prefix of a float16 value that ORT holds in float32. */
 static const char *skip_cast(const char *name) {
     const char *rest = skip_prefix(name, "InsertedPrecisionFreeCast_");
     if (rest == NULL) rest = skip_prefix(name, "InsertedCast_");
@@ -93,7 +93,7 @@ static pl_dtype dtype_of(const pl_value *v) {
     return v->type != NULL && v->type->kind == PL_TYPE_TENSOR ? v->type->dtype : PL_UNDEFINED;
 }
 
-/* Its first output is its first input. */
+/* Whether its first output equals its first input. */
 static bool is_copy(const pl_node *node) {
     if (node == NULL || node->n_in == 0 || node->n_out == 0 || node->in[0] == NULL ||
         node->out[0] == NULL) {
@@ -108,14 +108,15 @@ static bool is_copy(const pl_node *node) {
 
 enum { COPIES_MAX = 4 };
 
-/* v, or what it is a copy of. */
+/* v, or the value it is a copy of. */
 static const pl_value *copied_from(const pl_value *v) {
     for (int i = 0; i < COPIES_MAX && is_copy(v->producer) && v->producer_slot == 0; i++)
         v = v->producer->in[0];
     return v;
 }
 
-/* The first output of a node of this type that uses v, copies skipped; NULL when there is none. */
+/* The first output of a node of this type that uses v, directly or through copies; NULL if there is
+ * none. */
 static const pl_value *follow(const pl_ort_map *map, const pl_value *v, const char *op, int depth) {
     const users u = users_of(map, v);
     for (size_t i = 0; i < u.n; i++) {
@@ -131,7 +132,7 @@ static const pl_value *follow(const pl_ort_map *map, const pl_value *v, const ch
     return NULL;
 }
 
-/* Where a value is quantised again, its activation skipped; NULL when it is not. */
+/* The quantised form of a value, possibly after its activation; NULL if there is none. */
 static const pl_value *requantised(const pl_ort_map *map, const pl_value *v) {
     static const char *const activations[] = { "Relu", "Clip" };
     const pl_value *q = follow(map, v, "QuantizeLinear", COPIES_MAX);
@@ -142,7 +143,7 @@ static const pl_value *requantised(const pl_ort_map *map, const pl_value *v) {
     return q;
 }
 
-/* What v was dequantised from; NULL when it was not. */
+/* The quantised value that v was dequantised from; NULL if there is none. */
 static const pl_value *before_dequantising(const pl_value *v) {
     v = copied_from(v);
     return is_op(v->producer, "DequantizeLinear") && v->producer->in[0] != NULL
@@ -197,7 +198,7 @@ static place by_name(const pl_ort_map *map, const pl_value *v) {
     const pl_value *of = find_value(map, v->name, strlen(v->name));
     if (of == NULL) of = find_value(map, name, strlen(name));
     if (of == NULL) of = find_value(map, name, length_without_provider(name));
-    /* V before a QuantizeLinear that was moved up to it. */
+    /* ORT renames V when it moves a QuantizeLinear up to it. */
     if (of == NULL && ends_with(name, PRE_Q))
         of = find_value(map, name, strlen(name) - strlen(PRE_Q));
     return plain(of);
@@ -208,7 +209,7 @@ static bool flag(const pl_node *node, const char *name) {
     return a != NULL && a->i != 0;
 }
 
-/* The attribute perm; its rank, 0 when it has none. */
+/* Reads the attribute perm; returns its rank, 0 if there is none. */
 static int perm_of(const pl_node *node, uint8_t *perm) {
     const pl_attr *a = pl_node_attr(node, "perm");
     if (a == NULL || a->n > PL_RANK_MAX) return 0;
@@ -219,7 +220,7 @@ static int perm_of(const pl_node *node, uint8_t *perm) {
     return (int)a->n;
 }
 
-/* Transpose of what lies at `from`: transposing back and then as `from` says. */
+/* Undo this node's perm, then apply the one of `from`. */
 static place transposed(const pl_node *node, const place *from) {
     uint8_t perm[PL_RANK_MAX], back[PL_RANK_MAX], both[PL_RANK_MAX];
     const int rank = perm_of(node, perm);
@@ -234,7 +235,8 @@ static place transposed(const pl_node *node, const place *from) {
     return permuted(from->of, rank, both);
 }
 
-/* V_nchwc, V_bn_nchwc or InsertedPrecisionFreeCast_V_nchwc: then what was fused behind V. */
+/* Reads the value's name from V_nchwc, V_bn_nchwc or InsertedPrecisionFreeCast_V_nchwc, then
+ * follows the Add and activation that ORT fused into the node. */
 static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node) {
     const char *name = skip_cast(node->name);
     const pl_attr *act = pl_node_attr(node, "activation");
@@ -242,7 +244,7 @@ static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node)
     if (n < 6 || strncmp(name + n - 6, "_nchwc", 6) != 0) return NULL;
     n -= 6;
     const pl_value *v = find_value(map, name, n);
-    /* BatchNormalization on its own runs as a convolution of each channel */
+    /* a BatchNormalization on its own runs as a depthwise convolution */
     if (v == NULL && n > 3 && strncmp(name + n - 3, "_bn", 3) == 0)
         v = find_value(map, name, n -= 3);
     if (v == NULL) {
@@ -265,7 +267,7 @@ static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node)
 
 /* ---- nodes by operator and inputs ---- */
 
-/* "QLinearConv" runs a Conv, "QGemm" a Gemm; the rest runs itself. */
+/* "QLinearConv" runs a Conv, "QGemm" a Gemm; other names must be equal. */
 static bool runs(const pl_node *executed, const pl_node *original) {
     const char *op = executed->op;
     if (strcmp(op, original->op) == 0) return true;
@@ -279,8 +281,8 @@ static bool is_data(const pl_value *v) {
     return v != NULL && v->init == NULL;
 }
 
-/* The executed node's data inputs are those of the original, or what they were dequantised from:
- * then *quantised is set. Inputs that are not known count as fitting when `loose`. */
+/* Whether the executed node's data inputs are those of the original, or what those were dequantised
+ * from (then *quantised is set). With `loose`, unknown inputs match. */
 static bool inputs_fit(const pl_ort_map *map, const pl_node *executed, const pl_node *original,
                        bool loose, bool *quantised) {
     const bool q = executed->op[0] == 'Q' && strcmp(executed->op, original->op) != 0;
@@ -304,7 +306,7 @@ static bool inputs_fit(const pl_ort_map *map, const pl_node *executed, const pl_
     return n_fit > 0;
 }
 
-/* Output k of an executed node that runs this one of the original. */
+/* The model's value for output k of an executed node that runs `original`. */
 static const pl_value *output_of(const pl_ort_map *map, const pl_node *original, uint32_t k,
                                  bool quantised) {
     const pl_value *v = k < original->n_out ? original->out[k] : NULL;
@@ -322,7 +324,7 @@ static bool is_expanded_hardswish(const pl_node *node) {
     return false;
 }
 
-/* QuickGelu runs x * Sigmoid(alpha x). */
+/* ORT's QuickGelu computes x * Sigmoid(alpha x). */
 static const pl_value *swish_of(const pl_ort_map *map, const pl_value *x) {
     const users u = users_of(map, x);
     for (size_t i = 0; i < u.n; i++) {
@@ -359,8 +361,8 @@ static const pl_node *match_of(const pl_ort_map *map, const pl_node *executed, c
     return found;
 }
 
-/* The one node among the users of v that fits; NULL when there is none or more. Of several those
- * with as many inputs: each Concat of a dense block begins with the inputs of the one before. */
+/* The only user of v that matches; NULL if there are none or several. An exact number of inputs
+ * decides among several: each Concat of a dense block begins with the inputs of the one before. */
 static const pl_node *only_match(const pl_ort_map *map, const pl_node *executed, const pl_value *v,
                                  bool *quantised) {
     const pl_node *found = match_of(map, executed, v, false, quantised);
@@ -384,7 +386,7 @@ static const pl_value *by_inputs(const pl_ort_map *map, const pl_node *node, uin
     return found == NULL ? NULL : output_of(map, found, k, quantised);
 }
 
-/* Called after a node: the executed node itself, or (the transpose optimiser) its output. */
+/* ORT may name the executed node after the original node, or (transpose optimiser) its output. */
 static const pl_value *by_node_name(const pl_ort_map *map, const pl_node *node, uint32_t k) {
     const char *const names[] = { node->name, node->out[k]->name };
     for (size_t i = 0; i < 2; i++) {
@@ -398,7 +400,7 @@ static const pl_value *by_node_name(const pl_ort_map *map, const pl_node *node, 
     return NULL;
 }
 
-/* Operators that leave the places of elements alone, or (Concat) join along an axis that moved. */
+/* Operators that do not move elements, or (Concat) whose axis ORT has adjusted. */
 static bool keeps_layout(const pl_node *node) {
     static const char *const ops[] = {
         "Relu",
@@ -441,7 +443,7 @@ static bool keeps_layout(const pl_node *node) {
     return false;
 }
 
-/* The layout of a node's output, going by its inputs; false when it cannot be told. */
+/* The layout of a node's output, derived from its inputs; false if unknown. */
 static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value *of, place *out) {
     const place *common = NULL;
     bool has_data = false;
@@ -463,7 +465,7 @@ static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value
     return out->layout == PL_ORT_PLAIN || keeps_layout(node);
 }
 
-/* What a node computes that also applies the activation that followed it; NULL: not known. */
+/* The value after the activation that is fused into the node; NULL if unknown. */
 static const pl_value *activated(const pl_ort_map *map, const pl_node *node, const pl_value *v) {
     const pl_attr *a = pl_node_attr(node, "activation");
     if (v == NULL || a == NULL || strcmp(node->domain, PL_ORT_NHWC) != 0) return v;
@@ -499,7 +501,7 @@ static place place_output(const pl_ort_map *map, const pl_node *node, uint32_t k
     return of != NULL && layout_of(map, node, of, &p) ? p : plain(NULL);
 }
 
-/* ReorderOutput and Transpose into a value that has kept its name tell what they started from. */
+/* A ReorderOutput or Transpose into a value that kept its name shows where its input belongs. */
 static void place_sources(const pl_ort_map *map, const pl_graph *g) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const pl_node *node = g->nodes[i];
@@ -539,9 +541,9 @@ static pl_status place_graph(void *ctx, pl_graph *g, pl_err *err) {
     return PL_OK;
 }
 
-/* ---- names that stand for something else ---- */
+/* ---- misleading names ---- */
 
-/* One data input, and its elements come out. */
+/* Operators with one data input that copy its elements. */
 static bool moves_elements(const pl_node *node) {
     static const char *const ops[] = { "Reshape", "Transpose", "Squeeze",  "Unsqueeze",
                                        "Flatten", "Slice",     "Identity", "MaxPool" };
@@ -554,8 +556,9 @@ static void forget(const pl_ort_map *map, const pl_value *executed) {
     *place_of(map, executed) = plain(NULL);
 }
 
-/* A QuantizeLinear that moves up over nodes that only move elements leaves a pair behind: what is
- * between the pair and the model's own QuantizeLinear has been through codes. */
+/* When ORT moves a QuantizeLinear up past nodes that only move elements, it leaves a Q/DQ pair
+ * behind. Values between that pair and the model's own QuantizeLinear are already rounded to codes,
+ * so they are not the model's values. */
 static void forget_codes(const pl_ort_map *map, const pl_graph *g, bool *codes) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const pl_node *node = g->nodes[i];
@@ -567,8 +570,8 @@ static void forget_codes(const pl_ort_map *map, const pl_graph *g, bool *codes) 
     }
 }
 
-/* Does the executed graph still have the node that makes this value, as it is or as a convolution
- * of each channel, with the activation behind it? */
+/* Whether the executed graph still runs this node: as it is, or as an NCHWc convolution, possibly
+ * with the activation that follows. */
 static bool still_runs(const pl_ort_map *map, const pl_graph *g, const pl_node *original) {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const pl_node *node = g->nodes[i];
@@ -587,8 +590,8 @@ static void forget_all_of(const pl_ort_map *map, const pl_graph *g, const pl_val
         if (place_of(map, g->values[i])->of == of) forget(map, g->values[i]);
 }
 
-/* BatchNormalization that was folded into a product before it, through nodes that move elements:
- * the product and what follows have kept their names, and hold the normalised elements. */
+/* A BatchNormalization may be folded into a product before it, past nodes that move elements. The
+ * product and those nodes keep their names but hold normalised values. */
 static void forget_folded(const pl_ort_map *map, const pl_graph *g) {
     const pl_graph *original = map->original->graph;
     for (size_t i = 0; i < original->n_nodes; i++) {
@@ -616,7 +619,7 @@ static pl_status forget_impostors(const pl_ort_map *map, pl_err *err) {
     return PL_OK;
 }
 
-/* A name that comes again is none. */
+/* A name that occurs twice identifies nothing: map it to NULL. */
 static pl_status put_once(pl_strmap *names, const char *name, void *value, pl_err *err) {
     if (pl_strmap_has(names, name)) value = NULL;
     return pl_strmap_put(names, name, value) == 0 ? PL_OK : pl_fail_memory(err, 1);
@@ -660,7 +663,7 @@ static pl_status index_original(pl_ort_map *map, pl_err *err) {
         map->first[i] += map->first[i - 1];
     map->uses = pl_calloc(map->first[n_ids + 1] + 1, sizeof(*map->uses));
     if (map->uses == NULL) return pl_fail_memory(err, n_ids);
-    /* first[id + 1] is now where id's users begin, and ends up where they end */
+    /* first[id + 1] is now the start of id's users; index_uses moves it to their end */
     return index_uses(map, g, err);
 }
 
@@ -668,7 +671,7 @@ pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_ma
                          pl_err *err) {
     pl_ort_map *map = pl_calloc(1, sizeof(*map));
     if (map == NULL) return pl_fail_memory(err, sizeof(*map));
-    /* Types help; a model that plumb cannot infer may still run. */
+    /* Types help, but are optional: a model that plumb cannot infer may still run. */
     const pl_infer_options infer = { .defaults = original->ir_version < 4 };
     if (pl_ops_resolve_known(original, NULL) == PL_OK) pl_model_infer(original, &infer, NULL);
     *map = (pl_ort_map){ .in_bodies = PL_STRMAP_INIT,
@@ -702,7 +705,7 @@ void pl_ort_map_free(pl_ort_map *map) {
     pl_free(map);
 }
 
-/* ---- answers ---- */
+/* ---- queries ---- */
 
 static int64_t channels_of(const pl_value *v) {
     const pl_type *t = v->type;
@@ -716,7 +719,7 @@ static int64_t channels_of(const pl_value *v) {
     return -1;
 }
 
-/* As it lies in ORT's memory: float16 may be held in float32. 0 when a dim is not known. */
+/* Bytes in ORT's memory, which may hold float16 as float32. 0 if a dim is unknown. */
 static size_t bytes_of(const pl_type *type) {
     if (type == NULL || type->kind != PL_TYPE_TENSOR || !pl_type_is_concrete(type)) return 0;
     size_t n = (size_t)(pl_dtype_bits(type->dtype) <= 16 && pl_dtype_is_float(type->dtype)
@@ -744,7 +747,7 @@ static pl_ort_watch watch_place(const pl_value *value, const place *p) {
     pl_ort_watch w = { .name = value->name,
                        .layout = PL_ORT_PLAIN,
                        .optional = is_optional(value) || (p->of != NULL && is_optional(p->of)) };
-    /* Inputs and weights need no substitute. */
+    /* Inputs and weights are known already. */
     if (p->of == NULL || p->of->producer == NULL) return w;
     w.stands_for = p->of->name;
     w.dtype = dtype_of(p->of);

@@ -1,5 +1,5 @@
-/* Names of ONNX Runtime's graph optimisers, 1.12 to 1.30: what disable=NAME+NAME takes and what a
- * search for the one to blame tries. A version that lacks a name ignores it. */
+/* Names of ONNX Runtime's graph optimisers, 1.12 to 1.30: accepted by disable=NAME+NAME, and tried
+ * when plumb searches for the optimiser to blame. A version that lacks a name ignores it. */
 #include "backends/ort/ort_int.h"
 
 /* clang-format off */

@@ -1,7 +1,7 @@
-/* Which node ran on which execution provider, from the profile that ONNX Runtime writes of a run.
- * (Its API for the division of a graph, 1.24 and later, leaves out the nodes of providers that
- * prefer another layout, and WebGPU is one.) A session of its own is profiled, since profiling
- * changes how work is handed to a device, and only when somebody asks. */
+/* Which node ran on which execution provider, from ONNX Runtime's profile of a run. (Its API for
+ * graph partitions, 1.24 and later, omits nodes of providers that prefer another layout, such as
+ * WebGPU.) Profiling changes how work is submitted to a device, so a separate session is profiled,
+ * and only on request. */
 #include <string.h>
 
 #include "backends/ort/ort_int.h"
@@ -43,7 +43,7 @@ static void put_field(pl_buf *out, const char *text, size_t n, char end) {
     pl_buf_putc(out, end);
 }
 
-/* The length without `tail`; all of it when it ends otherwise. */
+/* The length without `tail`, if it ends with it. */
 static size_t length_before(const char *text, const char *tail) {
     const size_t n = strlen(text), n_tail = strlen(tail);
     return n > n_tail && strcmp(text + n - n_tail, tail) == 0 ? n - n_tail : n;
@@ -54,7 +54,7 @@ static const char *text_of(const pl_json_value *object, const char *key) {
     return v != NULL && v->kind == PL_JSON_STRING ? v->string : "";
 }
 
-/* One event. The nodes of a body run more than once, and count once. */
+/* One event. Nodes of a body may run several times but count once. */
 static pl_status put_event(const pl_json_value *event, pl_strmap *seen, pl_arena *arena,
                            pl_buf *out, pl_err *err) {
     static const char kernel[] = "_kernel_time";

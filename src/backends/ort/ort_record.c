@@ -1,14 +1,11 @@
-/* Seeing inside ONNX Runtime without disturbing it.
- *
- * Marking values as outputs changes what ORT fuses, so the values seen would be those of another
- * program. Mode "optimized": ORT saves the graph as it optimised it; that graph's own values are
- * marked, it is loaded with optimisation off, and the outputs must be bit-identical to the plain
- * run. Mode "groups", for when they are not: a few values of the model as given are marked at a
- * time, at the level asked for, and a group that changes the outputs is cut in half until the
- * values that disturb stand alone. Values are marked by appending "graph { output { name } }" to
- * the bytes: protobuf merges repeated messages. Values in bodies of If, Loop and Scan are lifted
- * out of bodies that run once (ort_lift.h); the others stay hidden.
- */
+/* Records values inside ONNX Runtime without disturbing it. Marking values as outputs changes what
+ * ORT fuses, so one would record another program. Mode "optimized": ORT saves its optimised graph;
+ * values of that graph are marked, it is loaded with optimisation off, and the outputs must be
+ * bit-identical to the plain run. Mode "groups", for when they are not: a few values of the model
+ * as given are marked at a time, at the level asked for, and a group that changes the outputs is
+ * halved until the values that cause it are isolated. Values are marked by appending "graph {
+ * output { name } }" to the bytes: protobuf merges repeated messages. Values in bodies of If, Loop
+ * and Scan are lifted out of bodies that run once (ort_lift.h); the others stay hidden. */
 #include <string.h>
 #include <unistd.h>
 
@@ -23,11 +20,11 @@
 enum {
     MODE_OPTIMIZED,
     MODE_GROUPS,
-    GROUP = 8,       /* values in a session of the groups mode */
+    GROUP = 8,       /* values per session in mode "groups" */
     FIELD_GRAPH = 7, /* ModelProto.graph */
     FIELD_OUTPUT = 12,
     FIELD_NAME = 1,
-    SPLIT_MAX = 1 << 30, /* bytes of a graph that is copied; protobuf ends at 2 GB */
+    SPLIT_MAX = 1 << 30, /* largest graph to copy, in bytes; protobuf's limit is 2 GB */
 };
 
 const char *const pl_ort_record_modes[] = { "optimized", "groups", NULL };
@@ -52,8 +49,8 @@ static size_t count_bodies(const pl_graph *graph) {
     return n;
 }
 
-/* The values that nodes of the main graph make, in order. Those of inlined functions have names
- * that ORT does not know. Without a map every value stands for itself. */
+/* Values computed by nodes of the main graph, in order. Skips inlined functions, whose values ORT
+ * names differently. Without a map each value stands for itself. */
 static pl_status list_values(const pl_model *model, const pl_ort_map *map, pl_ort_watch **out,
                              size_t *n_out, pl_err *err) {
     const pl_graph *graph = model->graph;
@@ -89,7 +86,7 @@ static void put_output(pl_buf *buf, const char *name) {
     pl_buf_release(&graph);
 }
 
-/* A session of `bytes` that also shows these values. */
+/* Opens a session of `bytes` with these values as extra outputs. */
 static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level,
                               const pl_ort_watch *watched, size_t n_watched, void **out,
                               pl_err *err) {
@@ -139,7 +136,7 @@ static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
     return st;
 }
 
-/* Tries all values at once; when ORT refuses some (no type known), halves find them. */
+/* Tries all values at once; if ORT refuses some (unknown type), bisects to find them. */
 static pl_status keep_showable(const pl_ort_program *p, pl_bytes bytes, pl_ort_watch *watched,
                                size_t n, size_t *n_kept, pl_err *err) {
     void *session = NULL;
@@ -174,14 +171,14 @@ static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
     return list_values(p->graph, p->map, &p->watched, &p->n_watched, err);
 }
 
-/* The graph that is recorded. */
+/* The graph to record: the split one if there is one. */
 static pl_bytes recorded_graph(const pl_ort_program *p) {
     const pl_bytes split = { (const uint8_t *)p->split.data, p->split.n_bytes };
     const pl_bytes saved = { p->saved->data, p->saved->n_bytes };
     return split.n_bytes > 0 ? split : saved;
 }
 
-/* Nothing is lost when this fails: then fewer values are seen. */
+/* May fail: then fewer values are recorded. */
 static void split_optimised(pl_ort_program *p) {
     pl_ort_watch *more = NULL;
     size_t n = 0;
@@ -214,7 +211,7 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
     p->has_bodies = p->n_hidden > 0;
     const pl_bytes bytes = recorded_graph(p);
     if (open_showing(p, bytes, 0, p->watched, n_all, &p->watch_session, NULL) != PL_OK) {
-        if (p->split.n_bytes > 0) { /* ORT does not take it */
+        if (p->split.n_bytes > 0) { /* ORT cannot load the split graph */
             p->no_split = true;
             return pl_ort_record_prepare(p, err);
         }
@@ -242,7 +239,7 @@ typedef struct group {
     const plumb_run_args *args;
     const char **names; /* the model's outputs, then the group */
     void **values;
-    size_t n_group, n_bytes; /* of the last group: its values' bytes */
+    size_t n_group, n_bytes; /* of the last group: number and size of its values */
     bool identical;
 } group;
 
@@ -279,7 +276,7 @@ static bool outputs_are_plain(const group *g) {
     return true;
 }
 
-/* Reads a value as the model has it; *mapped is false when it does not lie as the map thinks. */
+/* Reads a value in the model's layout; *mapped is false if it does not match the map. */
 static pl_status read_watched(const group *g, const pl_ort_watch *watch, void *value,
                               pl_datum **out, bool *mapped, pl_err *err) {
     pl_tensor *t = NULL;
@@ -297,7 +294,7 @@ static pl_status show_value(group *g, const pl_ort_watch *watch, void *value, pl
     bool mapped = false;
     const plumb_hook *hook = g->args->hook;
     pl_status st = read_watched(g, watch, value, &datum, &mapped, err);
-    if (st == PL_E_UNSUPPORTED) { /* a kind of value that we cannot hold */
+    if (st == PL_E_UNSUPPORTED) { /* a type that plumb cannot represent */
         g->args->record->n_hidden++;
         return PL_OK;
     }
@@ -313,7 +310,8 @@ static pl_status show_value(group *g, const pl_ort_watch *watch, void *value, pl
     return st;
 }
 
-/* Runs a session for the outputs and `n` values; shows them when the outputs are the plain ones. */
+/* Runs a session for the outputs and `n` values. Shows the values only if the outputs are identical
+ * to the plain run's. */
 static pl_status run_group(group *g, void *session, const pl_ort_watch *watched, size_t n,
                            pl_err *err) {
     const size_t n_out = g->p->source.n_outputs;
@@ -338,8 +336,9 @@ static pl_status run_group(group *g, void *session, const pl_ort_watch *watched,
     return st;
 }
 
-/* How many of the next values fit together, at least one. A value of unknown size counts as much as
- * the last group's did on average, and such a group is at most twice as large. */
+/* How many of the next values fit into memory together, at least one. A value of unknown size
+ * counts as the average of the last group; a group has at most twice as many of these as the last
+ * group had values. */
 static size_t next_group(const group *g, const pl_ort_watch *next, size_t n, uint64_t limit) {
     if (limit == 0) return n;
     const uint64_t usual = g->n_group == 0 ? limit : g->n_bytes / g->n_group + 1;
@@ -354,7 +353,7 @@ static size_t next_group(const group *g, const pl_ort_watch *next, size_t n, uin
     return n;
 }
 
-/* Only what is asked for, by either name. `out` may be `all`. */
+/* Keeps only the requested values, by either name. `out` may be `all`. */
 static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_t n_all,
                           pl_ort_watch *out) {
     size_t n = 0;
@@ -367,8 +366,8 @@ static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_
     return n;
 }
 
-/* Shows values of the optimised graph, as many in a run as fit. A session computes all outputs that
- * its graph has and keeps them to the end, so each group of several has a session of its own. */
+/* Shows values of the optimised graph, as many per run as fit. A session computes all outputs of
+ * its graph and keeps them to the end, so each group needs a session of its own. */
 static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, pl_err *err) {
     plumb_record_info *info = g->args->record;
     const pl_ort_program *p = g->p;
@@ -379,7 +378,7 @@ static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, 
         const bool all = g->args->memory_limit == 0 || size == p->n_watched;
         void *own = NULL;
         if (!all) {
-            drop_watch_session(g->p); /* it has the weights once more */
+            drop_watch_session(g->p); /* it holds another copy of the weights */
             PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
         }
         const pl_status st =
@@ -411,8 +410,8 @@ static pl_status open_model(const pl_ort_program *p, const pl_model *model, void
     return st;
 }
 
-/* How often each body runs on these inputs. counts[] has n entries; an error is the caller's to
- * forgive: then nothing is lifted. */
+/* Counts how often each body runs on these inputs; counts[] has n entries. On failure the caller
+ * lifts nothing. */
 static pl_status count_runs(const group *g, void *session, const pl_ort_watch *counters, size_t n,
                             int64_t *counts, pl_err *err) {
     const char **names = pl_calloc(n + 1, sizeof(char *));
@@ -471,7 +470,7 @@ static pl_status lift_bodies(group *g, lifted *out, pl_err *err) {
     return st;
 }
 
-/* All of them come in one run. */
+/* Whether all of them fit into one run. */
 static bool fits(const pl_ort_watch *watched, size_t n, uint64_t limit) {
     uint64_t sum = 0;
     for (size_t i = 0; i < n && limit != 0; i++) {
@@ -481,8 +480,8 @@ static bool fits(const pl_ort_watch *watched, size_t n, uint64_t limit) {
     return sum <= limit;
 }
 
-/* Shows what bodies that run once compute. Nothing is lost when ORT does not take the lifted graph,
- * when it changes the outputs or when the values do not fit: they stay hidden. */
+/* Shows values in bodies that run once. If ORT cannot load the lifted graph, the outputs change or
+ * the values do not fit, they stay hidden. */
 static pl_status record_bodies(group *g, pl_err *err) {
     lifted l = { 0 };
     group own = { 0 };
@@ -497,7 +496,7 @@ static pl_status record_bodies(group *g, pl_err *err) {
         st = run_group(&own, l.session, l.watched, n, &tried);
         if (st == PL_OK && own.identical) {
             info->n_hidden -= pl_size_min(info->n_hidden, n_all);
-        } else if (info->n_seen == n_seen) { /* the outputs are needed once more */
+        } else if (info->n_seen == n_seen) { /* restore the outputs with a plain run */
             st = run_group(g, g->p->session, NULL, 0, err);
         } else if (err != NULL) {
             *err = tried;
@@ -528,7 +527,7 @@ static pl_status record_once(pl_ort_program *p, const plumb_run_args *args, pl_e
     return st;
 }
 
-/* Once more with the graph as it is when splitting it changes the outputs. */
+/* If splitting changes the outputs, records again without it. */
 static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
     const pl_status st = record_once(p, args, err);
     if (st != PL_OK || !args->record->differs || p->split.n_bytes == 0) return st;
@@ -538,7 +537,8 @@ static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args,
     return record_once(p, args, err);
 }
 
-/* One group of the model as given. Halves what disturbs or cannot be compiled. */
+/* Records one group of the original model; halves it if it changes the outputs or cannot be
+ * compiled. */
 static pl_status record_half(group *g, pl_bytes bytes, const pl_ort_watch *watched, size_t n,
                              pl_err *err) {
     void *session = NULL;

@@ -36,7 +36,7 @@ static pl_status split_node(pl_node *node, pl_value **sum, pl_err *err) {
     return PL_OK;
 }
 
-/* What a Relu that was split off reads, as something to see; its name lives in `graph`. */
+/* The entry for the input of a Relu that was split off; `graph` owns its name. */
 static pl_status watch_of(pl_model *graph, const pl_ort_map *map, const pl_node *node,
                           const pl_value *sum, pl_ort_watch *out, pl_err *err) {
     *out = pl_ort_map_before(map, node->out[0], "Relu");
@@ -44,7 +44,7 @@ static pl_status watch_of(pl_model *graph, const pl_ort_map *map, const pl_node 
     return out->name == NULL ? pl_fail_memory(err, strlen(sum->name)) : PL_OK;
 }
 
-/* The split nodes' new values, by index of the node; name = NULL where there is none. */
+/* New values of the split nodes, by node index; name = NULL if the node was not split. */
 static pl_status split_all(pl_model *graph, const pl_ort_map *map, pl_model *copy,
                            pl_ort_watch *added, size_t *n_added, pl_err *err) {
     const pl_graph *g = graph->graph;

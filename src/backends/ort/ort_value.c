@@ -1,4 +1,4 @@
-/* Our data to ONNX Runtime's values and back. */
+/* Converts plumb's data to ONNX Runtime's values and back. */
 #include "backends/ort/ort_value.h"
 
 #include <string.h>
@@ -95,7 +95,7 @@ pl_status pl_ort_input_new(const pl_ort_env *ort, const pl_datum *d, pl_ort_inpu
     *out = (pl_ort_input){ 0 };
     if (d->kind == PL_TYPE_TENSOR) return tensor_input(ort, d->tensor, out, err);
     if (d->kind == PL_TYPE_SEQUENCE) return sequence_input(ort, d, out, err);
-    /* An optional that holds something is passed as what it holds. */
+    /* An optional with a value is passed as that value. */
     if (d->n_items > 0) return pl_ort_input_new(ort, d->items[0], out, err);
     return pl_fail(err, PL_E_UNSUPPORTED, "ONNX Runtime's C API cannot create an empty optional");
 }
@@ -112,7 +112,7 @@ void pl_ort_input_release(const pl_ort_env *ort, pl_ort_input *input) {
 
 /* ---- out ---- */
 
-/* The C enum and TensorProto disagree from 24 on; making a tensor takes TensorProto's numbers. */
+/* The C enum and TensorProto differ from 24 on; creating a tensor takes TensorProto's numbers. */
 static pl_dtype dtype_of(int element_type) {
     switch (element_type) {
     case 24: return PL_U2;
@@ -234,7 +234,8 @@ pl_status pl_ort_value_read(const pl_ort_env *ort, void *value, bool optional, p
     int type = 0, has_value = 1;
     pl_datum *d = NULL;
     if (value == NULL) return pl_fail(err, PL_E_BACKEND, "ort returned no value (NULL)");
-    /* Asking an empty optional for its type crashes, and a watched one is not always declared. */
+    /* Asking an empty optional for its type crashes, and recorded ones may not be declared
+     * optional. */
     ORT_TRY(HasValue(value, &has_value), "read an optional");
     if (!has_value) return wrap_optional(NULL, out, err);
     ORT_TRY(GetValueType(value, &type), "read a value's type");

@@ -1,4 +1,4 @@
-/* Between our data and ONNX Runtime's values. */
+/* Converts between plumb's data and ONNX Runtime's values. */
 #ifndef PL_ORT_VALUE_H
 #define PL_ORT_VALUE_H
 
@@ -13,7 +13,7 @@ typedef struct pl_ort_env {
     void *env, *cpu, *allocator; /* allocator: borrowed from the library */
 } pl_ort_env;
 
-/* One input of a run; what it points into is kept until it is released. */
+/* One input of a run; owns the memory that it points to until released. */
 typedef struct pl_ort_input {
     void *value; /* OrtValue */
     pl_tensor *dense;
@@ -28,7 +28,7 @@ pl_status pl_ort_input_new(const pl_ort_env *ort, const pl_datum *datum, pl_ort_
                            pl_err *err);
 void pl_ort_input_release(const pl_ort_env *ort, pl_ort_input *input);
 
-/* Copies a value out. `optional`: the model declares it so. */
+/* Copies a value out. `optional`: declared optional in the model. */
 pl_status pl_ort_value_read(const pl_ort_env *ort, void *value, bool optional, pl_datum **out,
                             pl_err *err);
 

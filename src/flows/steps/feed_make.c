@@ -34,7 +34,7 @@ static pl_status by_token(const pl_value *input, int rank, const pl_feed_window 
                           const char *rule, of_token value, pl_tensor **out, pl_err *err) {
     const int64_t dims[] = { w->batch, w->n };
     pl_tensor *t = NULL;
-    const bool flat = rank == 1; /* positions that all rows share, or a batch of one */
+    const bool flat = rank == 1; /* positions shared by all rows, or a batch of one */
     if (rank > 2 || rank == 0) return fail_rank(input, rule, rank, err);
     PL_TRY(pl_tensor_new(PL_I64, flat ? 1 : 2, flat ? dims + 1 : dims, &t, err));
     int64_t *x = t->data;
@@ -117,7 +117,7 @@ static pl_status feed_cached(const pl_value *input, int rank, const pl_feed_wind
 
 /* ---- masks ---- */
 
-/* Whether query i of the step may look at key j of the whole sequence. */
+/* May query i of the step see key j of the whole sequence? */
 static bool may_see(const pl_feed_window *w, int64_t i, int64_t j) {
     return j >= w->left && j < w->past + w->n - w->right && j <= w->past + i;
 }
@@ -167,8 +167,8 @@ const size_t pl_n_feed_rules = sizeof(pl_feed_rules) / sizeof(*pl_feed_rules);
 
 /* ---- state ---- */
 
-/* The axis grows when the output that comes back has another size there. Without shapes, those of
- * a KV cache are known: (batch, heads, length, size). */
+/* An axis grows if the output that is fed back has another size there. Without shapes, a KV cache
+ * is assumed: (batch, heads, length, size). */
 static bool grows(const pl_type *in, const pl_type *out, int axis) {
     if (in->rank == 4 && axis == 0) return false;
     if (out == NULL || out->kind != PL_TYPE_TENSOR || !out->has_rank || out->rank != in->rank)
@@ -217,7 +217,7 @@ pl_status pl_feed_empty(const pl_feed *f, size_t i, int64_t batch, pl_datum **ou
 
 /* ---- one step ---- */
 
-/* A state that has another type on this side, as an fp16 model's in an fp32 one. */
+/* Converts a state to this side's type, such as that of an fp16 model in an fp32 one. */
 static pl_status state_as(const pl_value *input, pl_datum *state, pl_datum **out, pl_err *err) {
     pl_tensor *t = NULL;
     const bool other = state->kind == PL_TYPE_TENSOR && input->type != NULL &&
@@ -242,8 +242,8 @@ static pl_status by_rule(const pl_feed *f, size_t i, const pl_feed_window *w, pl
     return pl_datum_of_tensor_take(t, out, err);
 }
 
-/* Generated for each step anew; one set of files or tensors for each step, the last for the rest.
- */
+/* Generated anew for each step; or one set of files or tensors per step, the last one for the
+ * rest. */
 static pl_status by_user(const pl_feed *f, size_t i, size_t step, pl_datum **out, pl_err *err) {
     const plumb_inputs *s = f->source;
     plumb_inputs own = *s;

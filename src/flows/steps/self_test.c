@@ -1,9 +1,9 @@
-/* Self-tests: rules that a model with state keeps on any correct backend, without a second one.
+/* Self-tests: rules that hold for a model with state on any correct backend, without a reference.
  *
  * Each compares two ways to compute the same thing on A: the whole prompt at once against token by
  * token, or against chunks; rows of a batch against each row alone; padded against not. The values
- * of the longer run are cut down to those of the shorter one axis by axis. When an output breaks
- * the rule, both ways are recorded, and the first value in the model's order that differs names the
+ * of the longer run are sliced to those of the shorter one, axis by axis. If an output breaks the
+ * rule, both runs are recorded, and the first value that differs, in the model's order, names the
  * operation. */
 #include <math.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ typedef struct leg_map {
     bool last; /* the part ends where the whole ends */
 } leg_map;
 
-typedef struct leg { /* one run: what it was given, to run it again recorded */
+typedef struct leg { /* one run: its inputs, to run it again recorded */
     pl_feed_window w;
     pl_datum **in, **out; /* by input, by output */
 } leg;
@@ -40,7 +40,7 @@ static void leg_release(const pl_steps *s, leg *l) {
     *l = (leg){ .in = NULL };
 }
 
-/* Runs A on the side's state and keeps what went in and came out. */
+/* Runs A on the side's state and keeps inputs and outputs. */
 static pl_status leg_run(pl_steps *s, const pl_feed_window *w, size_t step, leg *l, pl_err *err) {
     const pl_graph *g = s->a.model->graph;
     leg_release(s, l);
@@ -70,7 +70,7 @@ static leg_map map_of(const leg *whole, const leg *part, int64_t n_at, int64_t t
                       .last = x->past + x->n == y->past + y->n };
 }
 
-/* The piece of x that has the shape of y; NULL when the axes do not tell. */
+/* The slice of x with the shape of y; NULL when the axes are ambiguous. */
 static pl_status cut(const pl_tensor *x, const pl_tensor *y, const leg_map *m, pl_tensor **out,
                      pl_err *err) {
     int64_t offset = 0;
@@ -88,7 +88,7 @@ static pl_status cut(const pl_tensor *x, const pl_tensor *y, const leg_map *m, p
         offset += at * x->strides[i];
         mapped = true;
     }
-    if (!mapped && !m->last) return PL_OK; /* the last row only: of another token */
+    if (!mapped && !m->last) return PL_OK; /* only the last row: belongs to another token */
     return pl_tensor_view(x, x->rank, y->dims, x->strides, offset, out, err);
 }
 
@@ -194,7 +194,8 @@ static pl_status name_operation(pl_steps *s, pl_self_check *c, const leg *whole,
     return st;
 }
 
-/* Every output of the part against its piece of the whole. False = the rule is broken, and said. */
+/* Compares every output of the part with its slice of the whole. False = the rule is broken, and
+ * reported. */
 static pl_status check_legs(pl_steps *s, pl_self_check *c, const leg *whole, const leg *part,
                             const leg_map *m, double factor, const char *what, pl_err *err) {
     const pl_graph *g = s->a.model->graph;
@@ -235,7 +236,7 @@ static pl_feed_window prompt_window(const pl_steps *s, size_t from, size_t to) {
     };
 }
 
-/* The prompt in pieces against the whole of it. */
+/* The prompt in pieces against the whole prompt. */
 static pl_status in_pieces(pl_steps *s, pl_self_check *c, size_t piece, double factor,
                            pl_err *err) {
     leg whole = { .in = NULL }, part = { .in = NULL };
@@ -290,7 +291,7 @@ static pl_status check_batch(pl_steps *s, pl_self_check *c, double factor, pl_er
     }
     int64_t *rows = pl_calloc((size_t)n, 2 * sizeof(*rows));
     if (rows == NULL) return pl_fail_memory(err, s->n_prompt);
-    for (int64_t i = 0; i < n; i++) { /* the prompt, and the prompt from its end */
+    for (int64_t i = 0; i < n; i++) { /* the prompt, and the prompt reversed */
         rows[i] = s->tokens[i];
         rows[n + i] = s->tokens[n - 1 - i];
     }
@@ -351,12 +352,12 @@ static pl_status check_left_padding(pl_steps *s, pl_self_check *c, double factor
     return PL_OK;
 }
 
-/* The factor is on what the precision explains for one value of two correct runs; here sums are
- * taken in another order from the first layer on. */
+/* The factor applies to what the precision explains for one value of two correct runs; here sums
+ * are in another order from the first layer on. */
 typedef struct self_test_row {
     const char *name;
     double factor;
-    bool by_default; /* part of "all": holds for every export that is served by rules */
+    bool by_default; /* part of "all": holds for every export with known rules */
     pl_status (*check)(pl_steps *s, pl_self_check *c, double factor, pl_err *err);
 } self_test_row;
 static const self_test_row self_tests[] = {
@@ -401,7 +402,7 @@ static pl_status check_names(const char *list, pl_err *err) {
     return PL_OK;
 }
 
-/* A way that A cannot run at all is no broken rule. */
+/* If A cannot run one way at all, the rule is not broken. */
 static pl_status run_check(pl_steps *s, const self_test_row *row, pl_err *err) {
     pl_self_check *c = &s->checks[s->n_checks];
     pl_err trouble = PL_ERR_INIT;

@@ -27,7 +27,7 @@ void pl_steps_drop(pl_datum **data, size_t n) {
 
 /* ---- sides ---- */
 
-/* A backend that can compile for any shape does: every step has another one. */
+/* Compiles for any shape if the backend can: every step has different shapes. */
 static char *spec_for_steps(const char *spec) {
     size_t n;
     const char *name = pl_spec_name(spec, &n);
@@ -145,7 +145,7 @@ static pl_status match_sides(pl_steps *s, pl_err *err) {
     return PL_OK;
 }
 
-/* Small ids, which every vocabulary has; none twice in a row. */
+/* Small ids, which every vocabulary has; no two equal in a row. */
 static void make_prompt(pl_steps *s) {
     for (size_t i = 0; i < s->n_prompt; i++)
         s->tokens[i] = s->o->prompt != NULL
@@ -249,7 +249,7 @@ pl_feed_window pl_steps_window(const pl_steps *s, const pl_steps_side *side, siz
     size_t to = step + 1 < s->n_chunks ? (step + 1) * told
                 : step < s->n_chunks   ? s->n_prompt
                                        : from + 1;
-    if (side->feed.n_states == 0) from = 0; /* it is told everything each time */
+    if (side->feed.n_states == 0) from = 0; /* no state: it gets the whole sequence each time */
     w.tokens = s->tokens + from;
     w.n = (int64_t)(to - from);
     w.past = (int64_t)from;
@@ -306,7 +306,7 @@ static pl_status last_row(const pl_datum *d, double **out, int64_t *n, pl_err *e
     return *out == NULL ? pl_fail_memory(err, (size_t)size) : PL_OK;
 }
 
-/* Who speaks next: what is forced, else the chosen side's best. */
+/* The next token: the forced one, else the best of the chosen side. */
 static int64_t next_token(const pl_steps *s, const pl_logit_pair *p) {
     const size_t at = s->n_tokens - s->n_prompt;
     if (s->o->forced != NULL) return at < s->o->n_forced ? s->o->forced[at] : -1;
@@ -380,7 +380,7 @@ static pl_status run_b(pl_steps *s, size_t step, bool shared, pl_err *err) {
     if (!shared) return pl_side_step(&s->b, &w, step, s->b.state, err);
     pl_datum **state = pl_calloc(g->n_inputs + 1, sizeof(*state));
     if (state == NULL) return pl_fail_memory(err, g->n_inputs);
-    for (size_t i = 0; i < g->n_inputs; i++) /* borrowed: what A had */
+    for (size_t i = 0; i < g->n_inputs; i++) /* borrowed from A */
         if (s->state_of_b[i] != SIZE_MAX) state[i] = s->a.in[s->state_of_b[i]];
     const pl_status st = pl_side_step(&s->b, &w, step, state, err);
     pl_free(state);
@@ -395,7 +395,8 @@ static void drop_checkpoint(pl_steps *s, size_t i) {
     s->checkpoints[i] = s->checkpoints[--s->n_checkpoints];
 }
 
-/* A bounded number, evenly spread: when they are too many, every second one goes. */
+/* A limited number of checkpoints, evenly spread: if there are too many, every second one is
+ * dropped. */
 static pl_status keep_checkpoint(pl_steps *s, size_t step, pl_err *err) {
     const size_t n = s->a.model->graph->n_inputs;
     if (s->stride == 0) s->stride = 1;
@@ -424,7 +425,7 @@ pl_status pl_steps_pass(pl_steps *s, size_t limit, pl_err *err) {
     s->stride = 0;
     pl_side_drop_state(&s->a);
     pl_side_drop_state(&s->b);
-    const size_t said = s->n_tokens; /* a second pass says the same again */
+    const size_t said = s->n_tokens; /* a second pass generates the same tokens */
     s->n_tokens = s->n_prompt;
     s->n_steps = 0;
     for (size_t k = 0; k < limit; k++) {
@@ -497,7 +498,7 @@ static pl_status settle(pl_steps *s, pl_status st, const pl_err *trouble, pl_err
     return PL_OK;
 }
 
-/* All that refers to the models. */
+/* Releases everything that refers to the models. */
 static void release_sides(pl_steps *s) {
     while (s->n_checkpoints > 0)
         drop_checkpoint(s, 0);

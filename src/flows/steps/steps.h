@@ -2,9 +2,9 @@
  *
  * First a pass that compares the logits, the state and the other outputs of each step, nothing
  * recorded; then the whole analysis of a few steps: the first that differs, the one before it, the
- * worst. In the pass both sides get A's state ("shared"), so that a step differs only by what it
- * computes itself, or each its own. The pass is a screen: only an analysis accuses an operation,
- * and only analyses acquit. */
+ * worst. In the pass both sides get A's state ("shared"), so that a step differs only by its own
+ * computation, or each uses its own. The pass only selects steps: an operation is blamed, or
+ * cleared, only by an analysis. */
 #ifndef PL_STEPS_H
 #define PL_STEPS_H
 
@@ -24,7 +24,7 @@ typedef struct pl_step {
     double error, largest; /* of logits and other outputs: rms and largest difference, of the rms */
     double state_error;    /* NAN = no state */
     size_t state;          /* the worst: an output of the model; SIZE_MAX */
-    double score;          /* how far beyond what its precision explains; > 1 is suspect */
+    double score;          /* how far beyond what its precision explains; > 1 is suspicious */
     bool state_suspect;
     bool flip, tie;
     size_t analysis; /* SIZE_MAX = not analysed */
@@ -55,7 +55,7 @@ typedef struct pl_step_analysis {
 
 enum { PL_MAX_CHECKPOINTS = 16, PL_MAX_ANALYSES = 24 };
 
-typedef struct pl_self_check { /* a rule that one side must keep (self_test.c) */
+typedef struct pl_self_check { /* a rule for one side (self_test.c) */
     const char *name, *status;
     char reason[400];
     double error, bound;
@@ -72,7 +72,7 @@ typedef struct pl_steps {
     size_t *state_of_b;  /* by B's input: A's input of that state; SIZE_MAX */
     size_t *output_of_b; /* by A's output: B's; SIZE_MAX */
     bool shared;
-    int64_t *tokens; /* prompt and what followed */
+    int64_t *tokens; /* prompt and generated tokens */
     size_t n_prompt, n_tokens, max_tokens;
     size_t n_chunks; /* steps of the prompt */
     pl_step *steps;
@@ -83,20 +83,20 @@ typedef struct pl_steps {
     size_t n_analyses;
     pl_self_check checks[PL_MAX_SELF_CHECKS];
     size_t n_checks;
-    /* the answer */
+    /* result */
     pl_outcome outcome;
     char reason[600];
     size_t first_divergent; /* SIZE_MAX = none */
-    size_t parted;          /* own: the first step whose outputs differ; SIZE_MAX */
+    size_t parted;          /* own state: the first step whose outputs differ; SIZE_MAX */
     const char *carried_by;
     char **outputs; /* names */
     size_t n_outputs;
     char *feed_folder; /* of save_step; NULL */
     char *model_path, *spec_a, *spec_b, *version_a, *version_b;
-    bool ran_own; /* cache own */
+    bool ran_own; /* own state was used */
 } pl_steps;
 
-/* Release also on failure. Afterwards it needs neither model nor options. */
+/* Release even on failure. Afterwards model and options are no longer needed. */
 pl_status pl_steps_run(pl_steps *s, pl_err *err);
 void pl_steps_release(pl_steps *s);
 
@@ -110,7 +110,7 @@ pl_status pl_side_step(pl_steps_side *side, const pl_feed_window *w, size_t step
 void pl_side_keep_state(pl_steps_side *side); /* its outputs become the state */
 void pl_side_drop_state(pl_steps_side *side);
 void pl_steps_drop(pl_datum **data, size_t n);
-/* One pass over the steps, of which there are `limit` at most. */
+/* One pass over at most `limit` steps. */
 pl_status pl_steps_pass(pl_steps *s, size_t limit, pl_err *err);
 /* How far x is from y (rms and largest difference, of y's rms), and what rounding explains. */
 typedef struct pl_step_distance {
@@ -120,9 +120,9 @@ typedef struct pl_step_distance {
 pl_status pl_step_measure(pl_pool *pool, const pl_datum *x, const pl_datum *y,
                           pl_step_distance *out, pl_err *err);
 double pl_step_score(const pl_step_distance *d); /* > 1 is suspect */
-/* Brings A to a step: a->in is its feed. From the nearest checkpoint, plainly. */
+/* Brings A to a step, from the nearest checkpoint, without recording: a->in is its feed. */
 pl_status pl_steps_rewind(pl_steps *s, size_t step, pl_err *err);
-/* Which steps are analysed, and what they say. */
+/* Selects the steps to analyse, and concludes from the analyses. */
 pl_status pl_steps_search(pl_steps *s, pl_err *err);
 pl_status pl_steps_self_tests(pl_steps *s, pl_err *err);
 const char *pl_self_test_name(size_t i);  /* NULL beyond the last */

@@ -1,4 +1,4 @@
-/* The answer of the generate flow as text and JSON. */
+/* The result of the generate flow as text and JSON. */
 #include <math.h>
 #include <string.h>
 
@@ -205,7 +205,7 @@ static const char *mark_of(const pl_steps *s, size_t i) {
     return x->score > 1 ? "differs" : "";
 }
 
-/* All of them when they are few, else those that have something to say and their neighbours. */
+/* All of them if they are few, else notable ones and their neighbours. */
 static bool is_shown(const pl_steps *s, size_t i) {
     if (s->n_steps <= MAX_ROWS || i < 2 || i + 2 > s->n_steps) return true;
     const bool known = s->first_divergent != SIZE_MAX;

@@ -1,10 +1,10 @@
-/* Which steps are analysed, and what they say.
+/* Selects the steps to analyse, and concludes from the analyses.
  *
- * Suspects are steps whose outputs differ by more than their precision explains. The first that an
- * analysis convicts is the answer when the step before it agrees; else the search goes on by
- * halves, because a fault may have been there for a while before it showed. A step is reached from
- * a checkpoint of A's state by plain running, so that a thousand steps cost a handful of recorded
- * ones. */
+ * Suspects are steps whose outputs differ by more than their precision explains. The first one that
+ * an analysis confirms is the result if the step before it agrees; else the search continues by
+ * bisection, because a fault may exist for a while before it shows. A step is reached by running
+ * from a checkpoint of A's state without recording, so a thousand steps cost only a handful of
+ * recorded ones. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "flows/analyze/analyze.h"
 #include "flows/steps/steps.h"
 
-enum { MAX_SUSPECTS = 8 }; /* that agree, before the search gives up */
+enum { MAX_SUSPECTS = 8 }; /* that agree, before giving up */
 
 /* ---- one step ---- */
 
@@ -76,7 +76,7 @@ static pl_status analyze_feed(pl_steps *s, const char *folder, pl_session **out,
     return st;
 }
 
-/* The analysis of a step, made once. NULL when the most that are allowed were made. */
+/* The analysis of a step, made once. NULL when the limit is reached. */
 static pl_status analyze_step(pl_steps *s, size_t step, const pl_session **out, pl_err *err) {
     *out = NULL;
     if (s->steps[step].analysis != SIZE_MAX) {
@@ -119,11 +119,10 @@ static size_t next_suspect(const pl_steps *s, size_t from) {
     return SIZE_MAX;
 }
 
-/* Between a step that agrees (or the beginning) and one that is convicted: the first of the latter.
- */
+/* The first wrong step between one that agrees (or the start) and one that is wrong. */
 static pl_status narrow(pl_steps *s, size_t from, size_t bad, size_t *first, pl_err *err) {
     const pl_session *x = NULL;
-    size_t low = from;  /* every step below it is taken to agree */
+    size_t low = from;  /* every step before it is assumed to agree */
     bool beside = true; /* most often the one before agrees */
     while (low < bad) {
         const size_t at = beside ? bad - 1 : low + (bad - 1 - low) / 2;
@@ -140,7 +139,7 @@ static pl_status narrow(pl_steps *s, size_t from, size_t bad, size_t *first, pl_
     return PL_OK;
 }
 
-/* The first suspect that is convicted, or else the worst step if it is. */
+/* The first suspect that is confirmed, else the worst step if it is. */
 static pl_status find_bad(pl_steps *s, size_t *bad, size_t *low, bool *gave_up, pl_err *err) {
     const pl_session *x = NULL;
     size_t n = 0;
@@ -199,7 +198,7 @@ static void say_culprit(pl_steps *s) {
     say(s, x->outcome, text);
 }
 
-static void count_ties(pl_steps *s) { /* a step that was analysed and agrees explains its flip */
+static void count_ties(pl_steps *s) { /* an analysed step that agrees explains its flip */
     for (size_t i = 0; i < s->n_steps; i++) {
         const pl_session *x = session_of(s, i);
         if (s->steps[i].flip && x != NULL) s->steps[i].tie = x->outcome == PL_OUTCOME_AGREE;
@@ -249,7 +248,7 @@ static void conclude_clean(pl_steps *s, bool gave_up) {
     say(s, PL_OUTCOME_AGREE, text);
 }
 
-/* Without analyses: what the outputs say. */
+/* Without analyses: concludes from the outputs. */
 static void conclude_unanalysed(pl_steps *s) {
     const size_t first = next_suspect(s, 0);
     char text[300];
@@ -267,7 +266,7 @@ static void conclude_unanalysed(pl_steps *s) {
     say(s, PL_OUTCOME_DIVERGED, text);
 }
 
-/* Who brought the difference to the step where it first showed. */
+/* Finds what carried the difference to the step where it first showed. */
 static void find_carrier(pl_steps *s) {
     const size_t at = s->first_divergent;
     if (at == SIZE_MAX) return;
@@ -285,8 +284,8 @@ static pl_status search(pl_steps *s, bool *gave_up, pl_err *err) {
     return analyze_step(s, worst_step(s), &x, err);
 }
 
-/* Each side had its own state, and they parted. What a step itself computes is seen with the same
- * state on both sides: the steps up to there once more. The report stays about each side's own. */
+/* Each side had its own state, and they diverged. To see what a step itself computes, both sides
+ * need the same state: runs the steps up to there again. The report stays about the own states. */
 static pl_status search_own(pl_steps *s, bool *gave_up, pl_err *err) {
     const size_t n = s->n_steps, n_tokens = s->n_tokens;
     pl_step *own = pl_calloc(n, sizeof(*own));
