@@ -24,6 +24,22 @@ static inline pl_vd f64_even(pl_vd a, pl_vd b) {
 #endif
 }
 
+/* Loads elements 0, 2, …; reads one beyond the last. */
+static inline pl_vf f32_load_twice(const pl_f32 *p) {
+#if PL_SIMD_FMA && !PL_SIMD_AVX512 /* no shuffle across the halves */
+    const __m128 a = _mm_loadu_ps((const float *)p), b = _mm_loadu_ps((const float *)p + 4);
+    const __m128 c = _mm_loadu_ps((const float *)p + 8), d = _mm_loadu_ps((const float *)p + 12);
+    const __m256 ac = _mm256_insertf128_ps(_mm256_castps128_ps256(a), c, 1);
+    const __m256 bd = _mm256_insertf128_ps(_mm256_castps128_ps256(b), d, 1);
+    return (pl_vf)_mm256_shuffle_ps(ac, bd, 0x88);
+#else
+    return f32_even(pl_vf_load(p), pl_vf_load(p + PL_VF));
+#endif
+}
+static inline pl_vd f64_load_twice(const pl_f64 *p) {
+    return f64_even(pl_vd_load(p), pl_vd_load(p + PL_VD));
+}
+
 /* Loads elements 0, 2, …; reads nothing beyond the last. */
 static inline pl_vf f32_load_even(const pl_f32 *p) {
     const pl_vf a = pl_vf_load(p), b = pl_vf_load(p + PL_VF - 1);

@@ -7,10 +7,16 @@
 /* Rows of a tile, such that the accumulators, two vectors of B and one of A fit in registers. */
 #if PL_SIMD_AVX512
 #define MR 14
+#define CHUNK 4
+#define CHUNK_ROWS 8
 #elif PL_SIMD_FMA
 #define MR 6
+#define CHUNK 16
+#define CHUNK_ROWS 10
 #else
 #define MR 4
+#define CHUNK 4
+#define CHUNK_ROWS 8
 #endif
 #define ACC_MAX (2 * MR)
 enum { CHAIN_ROWS = 4 };
@@ -22,6 +28,15 @@ static inline pl_vf f32_load_n(const pl_f32 *p, int64_t n) {
 }
 static inline pl_vd f64_load_n(const pl_f64 *p, int64_t n) {
     return (pl_vd)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1u), p);
+}
+#elif PL_SIMD_FMA
+static inline pl_vf f32_load_n(const pl_f32 *p, int64_t n) {
+    const pl_vi lane = { 0, 1, 2, 3, 4, 5, 6, 7 };
+    return (pl_vf)_mm256_maskload_ps((const float *)p, (__m256i)(lane < (int32_t)n));
+}
+static inline pl_vd f64_load_n(const pl_f64 *p, int64_t n) {
+    const pl_vl lane = { 0, 1, 2, 3 };
+    return (pl_vd)_mm256_maskload_pd((const double *)p, (__m256i)(lane < n));
 }
 #endif
 
@@ -118,6 +133,8 @@ static void widen_i8(const void *x, bool is_signed, int16_t zero, int64_t n, int
 }
 
 const pl_gemm_table PL_SIMD(pl_gemm_table) = {
+    .chunk_cols = CHUNK,
+    .chunk_rows = CHUNK_ROWS,
     .mr_f32 = MR,
     .nr_f32 = 2 * PL_VF,
     .mr_f64 = MR,

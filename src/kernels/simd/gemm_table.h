@@ -13,7 +13,7 @@
 
 #include "tensor/dtype.h"
 
-enum { PL_GEMM_NR_MAX = 32 };
+enum { PL_GEMM_NR_MAX = 32, PL_GEMM_CHUNK_COLS_MAX = 16 };
 
 /* C = alpha * (A * B) + beta * C + bias; beta == 0 does not read C. A product over several blocks
  * of k passes beta = 1 from the second on, and the bias with the last. */
@@ -33,6 +33,8 @@ PL_TILE(double, pl_f64, f64)
 #undef PL_TILE
 
 typedef struct pl_gemm_table {
+    int64_t chunk_cols; /* panels of B that a panel of A meets in a row, at most */
+    int64_t chunk_rows; /* panels of A that meet the same panels of B, at most */
     int64_t mr_f32, nr_f32, mr_f64, nr_f64;
     void (*tile_f32)(const pl_tile_f32 *t);
     void (*tile_f64)(const pl_tile_f64 *t);
