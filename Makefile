@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: arm64 sbom all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
+.PHONY: arm64 sbom dist coverage all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -71,8 +71,15 @@ wheel: all ## dist/plumb-VERSION-py3-none-linux_ARCH.whl: the Python package wit
 sbom: ## dist/plumb-VERSION.spdx.json: what plumb is made of
 	@tools/make-sbom
 
+dist: ## dist/plumb-VERSION.tar.gz and dist/SHA256SUMS, the same bytes from the same commit (docs/release.md)
+	@tools/make-dist
+
+coverage: all ## what of src/ the tests run, by folder: docs/coverage.md; the lines that nothing ran: build-cov/uncovered
+	@tools/setup --quiet test
+	@tools/coverage
+
 format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix
 
 clean: ## remove what was built; .cache (downloads, lint results) stays
-	rm -rf build build-gcc-werror build-asan build-fuzz build-arm64
+	rm -rf build build-gcc-werror build-asan build-fuzz build-arm64 build-cov build-oss-fuzz

@@ -1,8 +1,9 @@
 /* What the guard costs: a query (compile, run, free) of a small model behind plumb-guard against
- * the same in this process, rounds in turn. bench_query SPEC... prints a JSON document: medians in
- * ms. */
+ * the same in this process, with and without the sandbox, rounds in turn. bench_query SPEC...
+ * prints a JSON document: medians in ms, and the CPU time behind the guard. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "backends/backend.h"
@@ -37,23 +38,45 @@ static pl_status query(pl_backend *backend, pl_model *model, pl_datum *const *in
     return st;
 }
 
-static pl_status measure(const char *spec, pl_model *model, pl_datum *const *in, double median[2],
+/* Of children that have ended, and theirs. */
+static double children_cpu_ms(void) {
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    return 1e3 * (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-3 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+/* The three ways to ask, in turn. */
+enum { HERE, GUARDED, UNCONFINED, WAYS };
+
+typedef struct figures {
+    double median[WAYS];
+    double cpu[WAYS]; /* ms of a query behind the guard, its start included: a busy machine does not
+                         change it */
+} figures;
+
+static pl_status measure(const char *spec, pl_model *model, pl_datum *const *in, figures *out,
                          pl_err *err) {
-    pl_backend *backends[2] = { NULL, NULL };
-    double times[2][QUERIES];
+    pl_backend *backends[WAYS] = { NULL };
+    double times[WAYS][QUERIES];
     pl_status st = PL_OK;
-    for (int k = 0; k < 2 && st == PL_OK; k++) {
-        const pl_backend_options options = { .guarded = k == 1, .timeout_seconds = 60 };
+    for (int k = 0; k < WAYS && st == PL_OK; k++) {
+        const pl_backend_options options = { .guarded = k != HERE,
+                                             .timeout_seconds = 60,
+                                             .sandbox = k == UNCONFINED ? PLUMB_SANDBOX_OFF
+                                                                        : PLUMB_SANDBOX_ON };
         st = pl_backend_open(spec, &options, &backends[k], err);
     }
     for (int i = -WARM_UP; i < QUERIES && st == PL_OK; i++) {
-        for (int k = 0; k < 2 && st == PL_OK; k++)
+        for (int k = 0; k < WAYS && st == PL_OK; k++)
             st = query(backends[k], model, in, &times[k][i < 0 ? 0 : i], err);
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < WAYS; k++) {
         qsort(times[k], QUERIES, sizeof(double), by_size);
-        median[k] = times[k][QUERIES / 2];
+        out->median[k] = times[k][QUERIES / 2];
+        const double before = children_cpu_ms();
         pl_backend_close(backends[k]);
+        out->cpu[k] = (children_cpu_ms() - before) / (QUERIES + WARM_UP);
     }
     return st;
 }
@@ -72,13 +95,15 @@ int main(int argc, char **argv) {
     }
     printf("{ ");
     for (int i = 1; i < argc; i++) {
-        double median[2];
-        if (measure(argv[i], model, in, median, &err) != PL_OK) {
+        figures f = { 0 };
+        if (measure(argv[i], model, in, &f, &err) != PL_OK) {
             fprintf(stderr, "bench_query: %s: %s\n", argv[i], err.message);
             return 1;
         }
-        printf("%s\"%s\": { \"here_ms\": %.4f, \"guarded_ms\": %.4f }", i > 1 ? ", " : "", argv[i],
-               median[0], median[1]);
+        printf("%s\"%s\": { \"here_ms\": %.4f, \"guarded_ms\": %.4f, \"unconfined_ms\": %.4f, "
+               "\"guarded_cpu_ms\": %.4f, \"unconfined_cpu_ms\": %.4f }",
+               i > 1 ? ", " : "", argv[i], f.median[HERE], f.median[GUARDED], f.median[UNCONFINED],
+               f.cpu[GUARDED], f.cpu[UNCONFINED]);
     }
     printf(" }\n");
     pl_datum_unref(in[0]);

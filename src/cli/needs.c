@@ -18,7 +18,6 @@ static const need needs[] = {
     { "run", "baseline", "accuracy|strict-accuracy" },
     { "run", "write-baseline", "accuracy|strict-accuracy" },
     { "run", "no-eval", "accuracy|strict-accuracy" },
-    { "compare", "same", "profile" },
     { "minify", "fail-code", "check|signature" },
     { "minify", "fail-regex", "check|signature" },
     { "convert", "dim", "backward" },

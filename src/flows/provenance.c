@@ -1,5 +1,6 @@
 #include "flows/provenance.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -41,30 +42,47 @@ void pl_provenance_put_machine(pl_json *j, uint64_t features) {
     pl_json_put_string(j, "time", stamp);
 }
 
-const char *pl_provenance_compare_cpus(const char *a, const char *b, char *out, size_t n_out) {
-    static const struct {
-        const char *word, *means;
-    } rows[] = {
-        { "vnni", "without it, x86 clips u8 x s8 products at 16 bits" },
-        { "fma", "with it, a product and its sum are rounded once" },
-        { "bf16", "with it, runtimes may multiply in bfloat16" },
-        { "amx-bf16", "with it, runtimes may multiply in bfloat16" },
-        { "fp16", "with it, runtimes may compute in float16" },
-        { "avx512", "it changes the order of sums" },
-        { "i8mm", "it changes the instructions for integer products" },
-    };
+typedef struct feature_row {
+    const char *word, *means;
+    double most; /* relative difference that it can make in one operation */
+    bool codes;  /* of products of codes only */
+} feature_row;
+
+static const feature_row feature_rows[] = {
+    { "vnni", "without it, x86 clips u8 x s8 products at 16 bits", (double)INFINITY, true },
+    { "fma", "with it, a product and its sum are rounded once", 1e-5, false },
+    { "bf16", "with it, runtimes may multiply in bfloat16", 0.02, false },
+    { "amx-bf16", "with it, runtimes may multiply in bfloat16", 0.02, false },
+    { "fp16", "with it, runtimes may compute in float16", 0.002, false },
+    { "avx512", "it changes the order of sums", 1e-5, false },
+    { "i8mm", "it changes the instructions for integer products", 0, true },
+};
+
+static bool explains(const feature_row *row, const pl_cpu_difference *of) {
+    return row->codes ? of->codes && row->most > 0 : of->relative <= row->most;
+}
+
+const char *pl_provenance_compare_cpus(const char *a, const char *b, const pl_cpu_difference *of,
+                                       char *out, size_t n_out) {
     size_t n = 0;
     if (n_out > 0) out[0] = '\0';
     if (*a == '\0' || *b == '\0' || strcmp(a, b) == 0) return out;
     const bool same_kind = pl_cpu_text_has(a, "x86-64") == pl_cpu_text_has(b, "x86-64");
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && n < n_out && same_kind; i++) {
-        const bool in_a = pl_cpu_text_has(a, rows[i].word);
-        if (in_a == pl_cpu_text_has(b, rows[i].word)) continue;
-        const int k = snprintf(out + n, n_out - n, "%s%s only on %s's CPU (%s)",
-                               n == 0 ? "the CPUs differ: " : "; ", rows[i].word, in_a ? "A" : "B",
-                               rows[i].means);
+    for (size_t i = 0; i < sizeof(feature_rows) / sizeof(feature_rows[0]) && same_kind; i++) {
+        const feature_row *row = &feature_rows[i];
+        const bool in_a = pl_cpu_text_has(a, row->word);
+        if (in_a == pl_cpu_text_has(b, row->word) || !explains(row, of) || n >= n_out) continue;
+        const int k =
+            snprintf(out + n, n_out - n, "%s%s only on %s's CPU (%s)",
+                     n == 0 ? "the CPUs differ, which can explain the difference: " : "; ",
+                     row->word, in_a ? "A" : "B", row->means);
         n += k > 0 ? (size_t)k : 0;
     }
+    if (n == 0 && same_kind)
+        n = (size_t)snprintf(out, n_out,
+                             "the CPUs differ (A has %s; B has %s), which does not explain a "
+                             "difference of %.2g of the value's size",
+                             a, b, of->relative);
     if (n == 0) n = (size_t)snprintf(out, n_out, "the CPUs differ: A has %s; B has %s", a, b);
     if (n < n_out) snprintf(out + n, n_out - n, "\n");
     return out;

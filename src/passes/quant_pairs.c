@@ -32,7 +32,7 @@ static bool changes_nothing(const pl_node *node) {
     if (pl_node_has_flag(node, PL_OP_CAST))
         return dtype_of(node->in[0]) != PL_UNDEFINED &&
                dtype_of(node->in[0]) == dtype_of(node->out[0]);
-    return pl_domain_is_onnx(node->domain) && strcmp(node->op, "Identity") == 0;
+    return node->def != NULL && node->def->list == PL_LIST_PASS;
 }
 
 const pl_value *pl_value_behind(const pl_value *value) {

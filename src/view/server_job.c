@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/door.h"
 #include "base/json.h"
+#include "flows/compare/compare_side.h"
 #include "view/server_int.h"
 
 extern char **environ;
@@ -34,7 +35,8 @@ struct pl_server_job {
     char phase[128], message[MESSAGE_MAX];
     int64_t done, total;
     int exit_code;
-    bool fresh; /* a session was made and is shown */
+    bool fresh;      /* a session was made and is shown */
+    bool recordings; /* of compare: neither side is a model */
     char *argv[ARGS_MAX];
     size_t n_args;
     char *output;
@@ -145,10 +147,20 @@ static pl_status add_lists(pl_server_job *job, const pl_json_value *root, pl_err
     return PL_OK;
 }
 
+/* The page's form always names a backend and how inputs are made. Two recordings need neither, and
+ * compare would refuse them. */
+static bool is_for_models(const char *key) {
+    static const char *const keys[] = { "backend", "fill", "inputs" };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
 static pl_status add_options(pl_server_job *job, const pl_json_value *root, pl_err *err) {
     for (size_t i = 0; i < sizeof job_options / sizeof *job_options; i++) {
         const char *text = NULL;
         if ((job_options[i].commands & command_bit(job)) == 0) continue;
+        if (job->recordings && is_for_models(job_options[i].key)) continue;
         PL_TRY(read_text(root, job_options[i].key, &text, err));
         if (text != NULL) PL_TRY(add_option(job, job_options[i].key, text, err));
     }
@@ -205,6 +217,7 @@ static pl_status name_output(pl_server_job *job, const char *path, pl_err *err) 
 static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_err *err) {
     const pl_server *s = job->server;
     const char *path = NULL, *other = NULL;
+    job->recordings = false;
     PL_TRY(read_text(root, "model", &path, err));
     if (path == NULL) path = s->model;
     if (path == NULL && s->viewed != NULL) path = pl_viewed_session(s->viewed)->model_path;
@@ -214,6 +227,7 @@ static pl_status read_request(pl_server_job *job, const pl_json_value *root, pl_
     if (command_bit(job) == OF_COMPARE) {
         PL_TRY(read_text(root, "reference", &other, err));
         PL_TRY(add_path(job, other, "recording as the reference", err));
+        job->recordings = !pl_compare_is_model(path) && !pl_compare_is_model(other);
     }
     PL_TRY(name_output(job, path, err));
     PL_TRY(add_options(job, root, err));

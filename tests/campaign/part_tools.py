@@ -1,4 +1,4 @@
-"""Parts memory, threads and fuzz: plumb under valgrind, ThreadSanitizer and libFuzzer."""
+"""Parts memory, threads, fuzz, mutants and sweep: plumb under valgrind, ThreadSanitizer, libFuzzer and with odd operators."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import counts
 from subjects import ROOT, SHIM, SUBJECTS, environment
 
 CORES = len(os.sched_getaffinity(0))
@@ -174,43 +175,77 @@ def server(bench, tally, build, n):
 # ---- libFuzzer ----
 
 FUZZ_SECONDS = 24 * 60
+MUTANT_SECONDS = 20 * 60
+MUTANTS = "fuzz_model"  # structure-aware mutants of whole models: a part of its own
+KEPT = ROOT / ".cache/fuzz"  # what a target has learnt, for the next run
 
 
-def fuzz_once(name, seconds, corpora, artifacts):
+def fuzz_once(name, seconds, rss_mb, corpora, artifacts):
     """(inputs run, CPU seconds, what went wrong or None) of one call of a target."""
-    proc = subprocess.Popen([ROOT / "build-fuzz" / name, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=2048",
+    proc = subprocess.Popen([ROOT / "build-fuzz" / name, f"-max_total_time={seconds}", "-timeout=20", f"-rss_limit_mb={rss_mb}",
+                             "-entropic=0",  # its bookkeeping takes half of the time of fuzz_model
                              "-print_final_stats=1", f"-artifact_prefix={artifacts}/", *corpora], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, env={
                                 **os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"})
     said = proc.stderr.read().decode(errors="replace")
     _, status, used = os.wait4(proc.pid, 0)
     proc.returncode = os.waitstatus_to_exitcode(status)
-    ran = re.search(r"stat::number_of_executed_units:\s*(\d+)", said)
+    # A run that a finding ends prints no statistics, but its last line of progress.
+    ran = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said) or re.findall(r"(?m)^#(\d+)\s", said)
     wrong = next((l for l in said.splitlines() if "ERROR: " in l or "runtime error" in l), f"exit {proc.returncode}")
-    return int(ran[1]) if ran else 0, used.ru_utime + used.ru_stime, wrong if proc.returncode != 0 else None
+    return int(ran[-1]) if ran else 0, used.ru_utime + used.ru_stime, wrong if proc.returncode != 0 else None
 
 
-def fuzz(bench, tally, quick):
+def build_fuzz(tally):
     done = subprocess.run(["tools/build", "build-fuzz", "-Dfuzz=true", "-Dwerror=true", "-Doptimization=1", "fuzz"],
                           cwd=ROOT, env={**os.environ, "CC": "clang-14"}, capture_output=True, text=True)
     if done.returncode != 0:
         tally.add("fuzzing", "fuzz", "build-fuzz does not build: " + done.stdout[-300:], "tests/run fuzz")
-        return
-    names = [n for n in sorted(p.stem for p in (ROOT / "tests/fuzz").glob("fuzz_*.c")) if tally.wanted(n)]
-    seconds = max(5, (120 if quick else FUZZ_SECONDS) // len(names))
+    return done.returncode == 0
 
-    def one(name):
-        corpus = ROOT / "tests/fuzz/corpus" / name.removeprefix("fuzz_")
-        artifacts = ROOT / "build-fuzz/artifacts" / name
-        artifacts.mkdir(parents=True, exist_ok=True)
-        fresh = bench.work / f"corpus-{name}"
-        fresh.mkdir(exist_ok=True)
-        n, spent, why = 0, 0.0, None
-        while spent < seconds and why is None:  # CPU time: a busy machine makes it longer, not less
-            more, cpu, why = fuzz_once(name, max(1, round(seconds - spent)), [fresh, corpus], artifacts)
-            n, spent = n + more, spent + max(cpu, 0.5)
-        shutil.rmtree(fresh, ignore_errors=True)
-        tally.add_many("fuzzing: inputs to " + name.removeprefix("fuzz_"), n, why if why or n else "nothing was run",
-                       f"build-fuzz/{name}, {seconds} CPU seconds")
+
+def fuzz_target(tally, name, seconds, rss_mb, row):
+    """Goes on from the committed corpus and what earlier runs found; the counts of all runs are in bench/campaign-counts.json."""
+    short = name.removeprefix("fuzz_")
+    artifacts, kept = ROOT / "build-fuzz/artifacts" / name, KEPT / short
+    artifacts.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(parents=True, exist_ok=True)
+    n, spent, why = 0, 0.0, None
+    while spent < seconds and why is None:  # CPU time: a busy machine makes it longer, not less
+        more, cpu, why = fuzz_once(name, max(1, round(seconds - spent)), rss_mb, [kept, ROOT / "tests/fuzz/corpus" / short], artifacts)
+        n, spent = n + more, spent + max(cpu, 0.5)
+        total = counts.add_fuzzed(short, more)
+    tally.add_many(row, total, why if why or n else "nothing was run", f"build-fuzz/{name}, {seconds} CPU seconds")
+
+
+def fuzz(bench, tally, quick):
+    names = [n for n in sorted(p.stem for p in (ROOT / "tests/fuzz").glob("fuzz_*.c")) if tally.wanted(n) and n != MUTANTS]
+    if not names or not build_fuzz(tally):
+        return
+    seconds = max(5, (120 if quick else FUZZ_SECONDS) // len(names))
     with ThreadPoolExecutor(CORES) as pool:
-        list(pool.map(one, names))
+        list(pool.map(lambda name: fuzz_target(tally, name, seconds, 2048, "fuzzing: inputs to " + name.removeprefix("fuzz_")), names))
+
+
+def mutants(bench, tally, quick):
+    """Whole models, edited as models, through every command: 20 s and 1 GB each."""
+    if build_fuzz(tally):
+        fuzz_target(tally, MUTANTS, 60 if quick else MUTANT_SECONDS, 1024, "mutants of whole models, all commands")
+
+
+# ---- the operator table ----
+
+SWEEP_PARTS = 8  # of all pairs of variations: some 108,000 cases each
+
+
+def sweep(bench, tally, quick):
+    """Parts of all pairs, from where the last run ended; two malloc fills each."""
+    subprocess.run(["tools/build", "build", "test_sweep"], cwd=ROOT, check=True)
+    for _ in range(1 if quick else SWEEP_PARTS):
+        part = counts.read()["sweep"]["next_part"] % SWEEP_PARTS
+        done = subprocess.run([ROOT / "build/test_sweep"], capture_output=True, text=True,
+                              env={**os.environ, "PLUMB_SWEEP": "full", "PLUMB_SWEEP_PART": f"{part}/{SWEEP_PARTS}"})
+        said = re.search(r"(\d+) of \d+ cases, (\d+) runs, .* (\d+) findings", done.stderr)
+        total = counts.add_swept(counts.read()["sweep"]["next_part"], int(said[1]) if said else 0, int(said[2]) if said else 0)
+        wrong = None if done.returncode == 0 else next((l for l in done.stderr.splitlines() if ": " in l), f"exit {done.returncode}")
+        tally.add_many("sweep of the operator table: cases", total, wrong, f"PLUMB_SWEEP=full PLUMB_SWEEP_PART={part}/{SWEEP_PARTS} build/test_sweep")

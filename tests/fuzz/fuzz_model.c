@@ -26,8 +26,8 @@
 enum {
     NODES_MAX = 60,
     ELEMENTS_MAX = 20000,
-    ELEMENTS_OF_RUN = 1000000,
-    RUN_SECONDS = 2,
+    ELEMENTS_OF_RUN = 300000,
+    RUN_SECONDS = 1, /* several runs for each mutant, and 10 s for all: tests/run */
     PORTS_MAX = 64,
     ANALYZE_EVERY = 16, /* of the mutants, by their bytes */
     MINIFY_EVERY = 64,

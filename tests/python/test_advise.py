@@ -4,7 +4,7 @@ quantiser told from its noise. TAP.
 
 A CNN and a transformer are trained here (quantised_nets.py) and quantised in every form that ONNX Runtime's quantiser writes, static and dynamic,
 per tensor and per channel. The advised model has to be at least as accurate as the best of 50 random choices of as many layers, on samples
-that plumb has not seen. --full: all forms; else one of each network."""
+that plumb has not seen. --full: all forms of both networks, by psnr and by top-1; else one."""
 
 import json
 import os
@@ -99,12 +99,12 @@ def figures(logits, real, labels):
             "psnr": float("inf") if error == 0 else float(10 * np.log10(np.abs(real).max() ** 2 / error))}
 
 
-def analyze(folder, quantised, model, x, *args):
+def analyze(folder, quantised, model, x, *args, backend=BACKEND):
     onnx.save(quantised, folder / "quantised.onnx")
     onnx.save(model, folder / "float.onnx")
     np.savez(folder / "in.npz", x=x)
     number = len(list(folder.glob("session*")))
-    return json.loads(plumb("analyze", folder / "quantised.onnx", "--backend", BACKEND, "--reference", folder / "float.onnx", "--inputs",
+    return json.loads(plumb("analyze", folder / "quantised.onnx", "--backend", backend, "--reference", folder / "float.onnx", "--inputs",
                             folder / "in.npz", "--json", "--save", "none", "--skip-determinism", "-o", folder / f"session{number}", *args))
 
 
@@ -124,23 +124,31 @@ def check_table(got, model):
         raise AssertionError(f"not sorted, or not all: {shares}")
 
 
+def ask(folder, name, form, per_channel, by):
+    """The quantised model, what analyze says of it, the model that it advises; asked once."""
+    key = ("asked", name, form, per_channel, by)
+    if key not in made:
+        model, ranges = network(name, folder)
+        quantised = nets.quantise(model, form, per_channel, ranges)
+        got = analyze(folder, quantised, model, MAKERS[name][1](192, 11)[0], "--advise-out", folder / "mixed.onnx",
+                      *(["--advise-metric", "top1"] if by == "top1" else ["--metric", by]))
+        mixed = onnx.load(folder / "mixed.onnx") if got["advice"]["model"] else quantised  # good enough as it is
+        made[key] = quantised, got, mixed
+    return made[key]
+
+
 def advised(folder, name, form, per_channel, by):
     """One row of the table in docs/howto/quantised-model.md."""
     model, ranges = network(name, folder)
-    data = MAKERS[name][1]
-    quantised = nets.quantise(model, form, per_channel, ranges)
-    (folder / "mixed.onnx").unlink(missing_ok=True)
-    got = analyze(folder, quantised, model, data(192, 11)[0], "--advise-out", folder / "mixed.onnx",
-                  *(["--advise-metric", "top1"] if by == "top1" else ["--metric", by]))
+    quantised, got, mixed = ask(folder, name, form, per_channel, by)
     advice = got["advice"]
     check_table(got, model)
     only_clipped(got["blame"])
     if not advice["met"]:
         raise AssertionError(f"no advice: {advice['reason']}")
     layers, k = nets.layers(model), len(advice["raise"])
-    mixed = onnx.load(folder / "mixed.onnx") if advice["model"] else quantised  # good enough as it is
     onnx.checker.check_model(mixed)
-    held, labels = data(2048, 99)
+    held, labels = MAKERS[name][1](2048 if FULL else 1024, 99)
     rng = np.random.default_rng(3)
     picks = {frozenset(rng.choice(layers, k, replace=False)) for _ in range(50)} if 0 < k < len(layers) else set()
     # The random ones get the remedy of this CPU, too: only the choice of layers counts.
@@ -157,7 +165,9 @@ def advised(folder, name, form, per_channel, by):
             f"{', uint8 weights' if advice['unsigned_weights'] else ''}: accuracy {best['accuracy']:.4f}, top-1 {best['top1']:.4f}, "
             f"psnr {best['psnr']:.2f}; best of 50 random: accuracy {most['accuracy']:.4f}, top-1 {most['top1']:.4f}, psnr {most['psnr']:.2f}; "
             f"{advice['queries']} runs")
-    wrong = [key for key in ("accuracy", "top1", "psnr") if best[key] < max(most[key], low[key])]
+    # By what was asked for, and by the labels; there no more is asked than the float model has: a random one that beats it was lucky.
+    wanted = {by: most[by], "accuracy": min(most["accuracy"], figures(real, real, labels)["accuracy"])}
+    wrong = [key for key in wanted if best[key] < max(wanted[key], low[key])]
     if wrong:
         raise AssertionError(f"{wrong}: {note}")
     return note
@@ -170,18 +180,18 @@ def row(*args):
 
 
 for name_, form_, channel_, by_ in [(n, f, c, b) for f in ("qdq", "dynamic", "qoperator") for n in MAKERS for c in (False, True) for b in ("psnr", "top1")]:
-    if FULL or (name_, form_, channel_, by_) in (("cnn", "qdq", False, "top1"), ("transformer", "dynamic", True, "psnr")):
+    if FULL or (name_, form_, channel_, by_) == ("cnn", "qdq", True, "psnr"):
         globals()[f"test_{name_} {form_} per {'channel' if channel_ else 'tensor'} by {by_}"] = row(name_, form_, channel_, by_)
 
 
 def test_weights_are_the_float_ones(folder):
     """What is kept has the reference's weights; the rest stays int8."""
-    model, ranges = network("cnn", folder)
-    quantised = nets.quantise(model, "qdq", False, ranges)
-    advice = analyze(folder, quantised, model, nets.images(192, 11)[0], "--advise-out", folder / "mixed.onnx")["advice"]
+    model, _ = network("cnn", folder)
+    _, got, mixed = ask(folder, "cnn", "qdq", True, "psnr")
+    advice, mixed = got["advice"], mixed.graph
     floats = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    mixed = onnx.load(folder / "mixed.onnx").graph
     arrays = {t.name: numpy_helper.to_array(t) for t in mixed.initializer}
+    low = np.uint8 if advice["unsigned_weights"] else np.int8
     for node in mixed.node:
         if node.op_type != "Conv":
             continue
@@ -190,7 +200,7 @@ def test_weights_are_the_float_ones(folder):
             assert np.array_equal(arrays[node.input[1]], want), node.output[0]
         else:
             maker = next(n for n in mixed.node if n.output[0] == node.input[1])
-            assert maker.op_type == "DequantizeLinear" and arrays[maker.input[0]].dtype == np.int8, node.output[0]
+            assert maker.op_type == "DequantizeLinear" and arrays[maker.input[0]].dtype == low, node.output[0]
 
 
 def test_never_a_worse_one(folder):
@@ -222,14 +232,32 @@ def mistakes():
     )
 
 
+def of_the_model(got):
+    """What is blamed, and who is at fault, without the products that a CPU without VNNI clips."""
+    clipped = runners.clips_products() and any(b["kind"].startswith("saturated products") for b in got["blame"])
+    found = [(b["kind"], b["value"]) for b in got["blame"] if not (clipped and b["kind"].startswith("saturated products"))]
+    return found, {"both": "model"}.get(got["at_fault"], got["at_fault"]) if clipped else got["at_fault"]
+
+
+def test_saturated_accumulator(folder):
+    """A runtime that clips, on any CPU: it is blamed, not the quantiser; unsigned weights help, and layers are chosen on top of them."""
+    model, ranges = network("cnn", folder)
+    got = analyze(folder, nets.quantise(model, "qoperator", True, ranges), model, nets.images(32, 11)[0], "--advise-out", folder / "mixed.onnx",
+                  backend="eager:kernels=saturate")
+    assert {b["kind"].split(":")[0] for b in got["blame"]} == {"saturated products"} and got["at_fault"] == "runtime", (got["blame"], got["at_fault"])
+    advice = got["advice"]
+    assert advice["met"] and advice["unsigned_weights"] and advice["after"] < advice["before"] and (folder / "mixed.onnx").exists(), advice
+    assert advice["held_after"] < advice["held_before"], advice
+
+
 def test_mistakes(folder):
     model, ranges = network("cnn", folder)
     clean = nets.quantise(model, "qdq", True, ranges)
     x = nets.images(32, 11)[0]
     for what, name, change, kind, layer in mistakes():
         got = analyze(folder, replaced(clean, name, change), model, x)
-        found = [(b["kind"], b["value"]) for b in got["blame"]]
-        assert got["verdict"] == "diverged" and got["at_fault"] == "model", (what, got["verdict"], got["at_fault"], got["reason"])
+        found, at_fault = of_the_model(got)
+        assert got["verdict"] == "diverged" and at_fault == "model", (what, got["verdict"], got["at_fault"], got["reason"])
         assert (kind, layer) in found and len(found) == 1, (what, found)
         rows = {r["value"]: r for r in got["quantisation"]["layers"]}
         assert rows[layer]["kind"] == kind and rows[layer]["evidence"], (what, rows[layer])
@@ -246,7 +274,7 @@ def test_mistake_in_a_pair(folder):
         if node.op_type == "DequantizeLinear" and node.input[0] == value + "_quantized":
             node.input[2] = "other_zero"
     got = analyze(folder, wrong, model, nets.images(32, 11)[0])
-    assert [b["kind"] for b in got["blame"]] == ["wrong zero point"] and got["verdict"] == "diverged", (got["verdict"], got["reason"], got["blame"])
+    assert [kind for kind, _ in of_the_model(got)[0]] == ["wrong zero point"] and got["verdict"] == "diverged", (got["verdict"], got["reason"], got["blame"])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The wrong answers that plumb 0.1.0 gave to new users, one test for each: none may come back. Prints TAP.
 
-PLUMB is the program, PLUMB_PYTHON the folder of the package (default: this clone's). Every test but 06 fails with 0.1.0 (commit f7edbc1);
-09 there because products that saturate cannot be simulated. The advice of 0.1.0 was good for this small net: test_advise.py has larger ones."""
+PLUMB is the program, PLUMB_PYTHON the folder of the package (default: this clone's). Every test fails with 0.1.0 (commit f7edbc1)."""
 
 import json
 import os
@@ -91,17 +90,41 @@ def test_05_no_silent_option(folder):
     assert ask(folder, "run", "m.onnx", "--backend", "jit", "--inject", "scale@Exp", "--repro-level", "4").returncode != 0
 
 
-def error_of(folder, model):
-    said = json.loads(ask(folder, "analyze", model, "--backend", "ort", "--reference", FLOAT, "--dim", "batch=8", "--save", "none", "--json",
-                          "-o", f"of-{Path(model).stem}").stdout)
-    return max(p["metrics"]["rmse"] for p in said["outputs"])
+def quantised_cnn(folder):
+    """A CNN whose channels have very different sizes, and its static int8 form, per tensor: the walk of the issue in small."""
+    import quantised_nets as nets
+    model = nets.gemm_as_matmul(nets.cnn(20))
+    every = onnx.ModelProto()
+    every.CopyFrom(model)
+    kinds = {o.name for o in model.graph.output}
+    every.graph.output.extend(onnx.helper.make_empty_tensor_value_info(o) for n in model.graph.node for o in n.output if o not in kinds)
+    x = nets.images(32, 5)[0]
+    onnx.save(every, str(folder / "every.onnx"))
+    np.savez(folder / "in.npz", x=x)
+    ask(folder, "run", "every.onnx", "--inputs", "in.npz", "-o", "values.npz", code=0)
+    ranges = {k: (v.min(), v.max()) for k, v in np.load(folder / "values.npz").items() if v.size}
+    ranges["x"] = (x.min(), x.max())
+    onnx.save(model, str(folder / "float.onnx"))
+    onnx.save(nets.quantise(model, "qdq", False, ranges), str(folder / "int8.onnx"))
+    np.savez(folder / "held.npz", x=nets.images(64, 99)[0])
+
+
+def error_of(folder, model, want=None):
+    name = f"{Path(model).stem}-out.npz"
+    ask(folder, "run", model, "--inputs", "held.npz", "-o", name, code=0)
+    got = np.load(folder / name)["logits"]
+    return got if want is None else float(np.sqrt(((got - want) ** 2).mean()))
 
 
 def test_06_advice_is_never_worse(folder):
-    ask(folder, "analyze", INT8, "--backend", "ort", "--reference", FLOAT, "--dim", "batch=8", "--save", "none", "-o", "s", "--advise-out", "mixed.onnx", code=1)
+    """On inputs that the advice did not see, by jit, whose products do not saturate on any CPU."""
+    quantised_cnn(folder)
+    ask(folder, "analyze", "int8.onnx", "--backend", "jit", "--reference", "float.onnx", "--inputs", "in.npz", "--save", "none", "-o", "s", "--advise-out",
+        "mixed.onnx")
     assert (folder / "mixed.onnx").exists(), "no model was written"
-    before, after = error_of(folder, INT8), error_of(folder, "mixed.onnx")
-    assert after < 0.5 * before, (before, after)
+    want = error_of(folder, "float.onnx")
+    before, after = error_of(folder, "int8.onnx", want), error_of(folder, "mixed.onnx", want)
+    assert after < before, (before, after)
     return f"error {before:.3g} before, {after:.3g} after"
 
 
@@ -130,8 +153,12 @@ def test_09_saturated_products_have_a_name(folder):
         [onnx.helper.make_tensor_value_info("y", 6, [4, 4])], [onnx.numpy_helper.from_array(w, "w")])
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), str(folder / "m.onnx"))
     np.save(folder / "x.npy", a)
+    real = ask(folder, "analyze", "m.onnx", "--backend", "ort", "--input", "x=x.npy", "--json", "-o", "real")
+    if real.returncode == 1:  # this CPU has no VNNI: ONNX Runtime's own products
+        assert "saturated products" in json.loads(real.stdout)["blame"][0]["kind"], json.loads(real.stdout)["blame"]
     said = json.loads(ask(folder, "analyze", "m.onnx", "--backend", "eager:kernels=saturate", "--input", "x=x.npy", "--json", "-o", "s", code=1).stdout)
     assert "saturated products" in said["blame"][0]["kind"], said["blame"]
+    return "simulated" if real.returncode == 0 else "ONNX Runtime's own on this CPU, and simulated"
 
 
 def test_10_a_compiled_module_is_not_recorded_as_eager(folder):
@@ -144,8 +171,9 @@ def test_10_a_compiled_module_is_not_recorded_as_eager(folder):
 
         def forward(self, x):
             return self._orig_mod(x)
+    compiled = torch.compile(Clamp(), backend="eager") if hasattr(torch, "compile") else Compiled(Clamp())
     try:
-        result = record(folder, Compiled(Clamp()), torch.randn(3, 4))
+        result = record(folder, compiled, torch.randn(3, 4))
     except Exception as e:  # noqa: BLE001 - a refusal with its reason
         assert "compile" in str(e).lower(), e
         return "refused"

@@ -108,6 +108,45 @@ def test_fused_multiply_add(folder):
     assert wrong["y"][0] != "fused multiply-add", wrong
 
 
+def other_machine(path, features):
+    """The recording as if a CPU with these features had made it."""
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + n])
+    key = next(k for k, v in header["__metadata__"].items() if "cpu_features" in v)
+    provenance = json.loads(header["__metadata__"][key])
+    provenance["cpu_features"] = features
+    header["__metadata__"][key] = json.dumps(provenance)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + n:])
+
+
+def notes(folder, net, a, b, features, *args):
+    """What compare says of the CPUs of two recordings."""
+    at = folder / f"c{len(list(folder.iterdir()))}"
+    at.mkdir()
+    onnx.save(net, at / "m.onnx")
+    for name, backend in (("a", a), ("b", b)):
+        plumb("record", at / "m.onnx", "--backend", backend, "-o", at / f"{name}.safetensors", *args)
+    other_machine(at / "a.safetensors", "x86-64 fma avx2")
+    other_machine(at / "b.safetensors", features)
+    got = json.loads(plumb("compare", at / "a.safetensors", at / "b.safetensors", "--json", "-o", at / "s"))
+    return [n for n in got["notes"] if "CPUs" in n]
+
+
+def test_two_machines(folder):
+    """Products of codes, clipped on one: VNNI explains it. A factor of 1.05 on one: nothing that the CPUs have does."""
+    net = folder / "q.onnx"
+    subprocess.run(["/usr/bin/python3", ROOT / "tests/cli/make.py", "quantised:qlinear,MatMul", net], check=True)
+    said = notes(folder, onnx.load(net), "eager:kernels=saturate", "eager", "x86-64 fma avx2 avx512 vnni", "--range", "x=0:255")
+    assert len(said) == 1 and "which can explain the difference: vnni only on B's CPU" in said[0] and "avx512" not in said[0], said
+    plain = model([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Exp", ["r"], ["y"])], {"x": [64]}, ["y"], {})
+    said = notes(folder, plain, "jit:inject=scale@Exp", "eager", "x86-64 fma avx2 avx512 vnni")
+    assert len(said) == 1 and "which does not explain" in said[0], said
+    assert not notes(folder, plain, "jit:inject=scale@Exp", "eager", "x86-64 fma avx2")
+
+
 def test_backends_print_the_features():
     text = plumb("backends")
     line = next(row for row in text.splitlines() if row.startswith("cpu "))

@@ -482,22 +482,22 @@ static pl_status decide(search *s, pl_err *err) {
             err, PL_E_USAGE,
             "option 'advise-metric' top1: the first float output has no classes (it needs at "
             "least two dimensions)");
-    const bool enough = is_met(s, &s->none);
-    if (enough && !s->m->unsigned_weights) {
+    const bool remedy = s->m->unsigned_weights && is_worth_it(s, &s->none);
+    const bool enough = is_met(s, remedy ? &s->none : &s->given);
+    if (enough && !remedy) {
         s->advice->met = s->advice->one_minimal = true;
         return say(s,
                    pl_arena_printf(s->x->arena,
                                    "nothing has to be kept in float: the outputs are off by %s "
                                    "(%s)",
-                                   figures(s, &s->none, PL_PART_SEARCH), s->advice->limit),
+                                   figures(s, &s->given, PL_PART_SEARCH), s->advice->limit),
                    err);
     }
     if (!enough) PL_TRY(find_layers(s, &why, err));
     if (enough || why != NULL) { /* no layers: unsigned weights alone may still help */
         memset(s->best, 0, s->m->n_layers * sizeof(bool));
         s->score = s->none;
-        if (why == NULL) why = "unsigned weights are no better on what was held back";
-        if (!s->m->unsigned_weights || !is_worth_it(s, &s->none)) return refuse(s, why, err);
+        if (!remedy) return refuse(s, why, err);
     }
     PL_TRY(propose(s, err));
     return verify(s, err);

@@ -344,15 +344,28 @@ static pl_status compare(comparison *c, pl_err *err) {
 
 /* ---- the session ---- */
 
-/* On two machines, a note lists the CPU features that can explain different numbers. */
+static bool is_code(pl_dtype type) {
+    return type == PL_U8 || type == PL_I8;
+}
+
+/* On two machines, a note lists the CPU features that can explain different numbers. The first
+ * value that differs is the smallest one: what follows may have grown. */
 static void note_cpus(comparison *c) {
-    char line[800];
+    char line[900];
     const pl_session *s = c->session;
+    const pl_sync_point *first = NULL;
+    pl_cpu_difference of = { .relative = 0 };
     for (size_t i = 0; i < s->n_points; i++) {
-        if (s->points[i].verdict == PL_VERDICT_SAME || s->points[i].is_input) continue;
-        pl_buf_puts(&c->notes, pl_provenance_compare_cpus(s->a.cpu, s->b.cpu, line, sizeof(line)));
-        return;
+        const pl_sync_point *p = &s->points[i];
+        of.codes = of.codes || is_code(p->a.dtype) || is_code(p->b.dtype);
+        if (first == NULL && p->measured && p->verdict != PL_VERDICT_SAME && !p->is_input)
+            first = p;
     }
+    if (first == NULL) return;
+    if (first->acc.sum_sq > 0)
+        of.relative =
+            first->acc.sum_rr > 0 ? sqrt(first->acc.sum_sq / first->acc.sum_rr) : (double)INFINITY;
+    pl_buf_puts(&c->notes, pl_provenance_compare_cpus(s->a.cpu, s->b.cpu, &of, line, sizeof(line)));
 }
 
 static pl_status put_notes(comparison *c, pl_err *err) {

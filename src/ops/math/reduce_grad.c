@@ -12,6 +12,8 @@ static bool known_axes(pl_grad *c, int rank, int64_t *axes, size_t *n) {
     size_t n_given = 0;
     const pl_value *input = c->node->n_in > 1 ? c->node->in[1] : NULL;
     if (input != NULL && !pl_g_known_ints(input, given, PL_RANK_MAX, &n_given)) return false;
+    for (size_t i = 0; i < n_given; i++) /* the shape rule sees to it where it knows them, too */
+        if (given[i] < -rank || given[i] >= rank) return false;
     pl_reduced_axes(c->node, rank, input == NULL ? NULL : given, n_given, reduced);
     *n = 0;
     for (int d = 0; d < rank; d++)

@@ -324,6 +324,10 @@ const pl_op_def pl_ops_rnn[] = {
           { "(float[4,1,3] x, int8[1,3,20] w, int8[1,5,20] r, float[1,40] b) => (y, h, c) "
             "<float[1] ws = {0.1}, int8[1] wz = {0}, float[1] rs = {0.1}, int8[1] rz = {0}> "
             "{ y, h, c = com.microsoft.DynamicQuantizeLSTM<hidden_size=5>(x, w, r, b, , , , , ws, wz, rs, rz) }",
+            NULL, PL_SAMPLE_NO_GRAD },
+          { "(float[4,1,3] x, int8[1,3,20] w, int8[1,5,20] r) => (y) "
+            "<float[1] ws = {0.1}, int8[1] wz = {0}, float[1] rs = {0.1}, int8[1] rz = {0}> "
+            "{ y = com.microsoft.DynamicQuantizeLSTM(x, w, r, , , , , , ws, wz, rs, rz) }",
             NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };

@@ -160,6 +160,24 @@ static void test_bar__is_silent_off_a_terminal(void **state) {
     pl_bar_free(NULL);
 }
 
+static void test_bar__says_a_line_off_a_terminal(void **state) {
+    (void)state;
+    int ends[2];
+    char text[300] = "";
+    assert_int_equal(pipe(ends), 0);
+    pl_bar *bar = pl_bar_new(ends[1]);
+    const plumb_progress p = pl_bar_callback(bar);
+    bar->say_ns = 1000000;
+    (void)p.update(p.ctx, "minify: 3 nodes", 1, 0); /* it has only begun */
+    wait_ms(5);
+    (void)p.update(p.ctx, "minify: 3 nodes", 7, 0);
+    pl_bar_free(bar);
+    close(ends[1]);
+    assert_true(read(ends[0], text, sizeof text - 1) > 0);
+    close(ends[0]);
+    assert_string_equal(text, "minify: 3 nodes  7  (0 s so far)\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_bar__draws_phase_bar_and_percentage, set_up,
@@ -171,6 +189,7 @@ int main(void) {
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_bar__counts_without_a_total, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bar__is_silent_off_a_terminal, set_up, tear_down),
+        cmocka_unit_test(test_bar__says_a_line_off_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,9 @@ static void set_source(pl_model *model, pl_value *v, pl_dtype dtype, int rank,
         const size_t have = pl_tensor_bytes(cast), want = pl_tensor_bytes(t);
         const size_t n = have < want ? have : want;
         if (n > 0) memcpy(t->data, cast->data, n);
-        v->type = NULL;
+        for (int d = 0; d < rank; d++)
+            typed[d] = pl_dim_of(dims[d]);
+        v->type = pl_type_tensor(model->arena, dtype, rank, typed); /* as the reader does */
         v->init = t;
         (void)pl_model_keep_tensor_take(model, t, NULL);
     }

@@ -98,7 +98,7 @@ static void test_session_folder__says_where_it_cannot_be(void **state) {
     pl_session_folder *f = NULL;
     pl_err err = PL_ERR_INIT;
     (void)state;
-    assert_int_equal(pl_session_folder_new("/proc/none/s", &f, &err), PL_E_NOT_FOUND);
+    assert_int_equal(pl_session_folder_new("/proc/none/s", &f, &err), PL_E_IO);
     assert_non_null(strstr(err.message, "/proc/none"));
     assert_int_equal(pl_session_folder_new("", &f, &err), PL_E_USAGE);
 }

@@ -353,7 +353,7 @@ static void test_recording__overwrites_nothing(void **state) {
         assert_int_equal(pl_recorder_open(path, &options, &r, &err), PL_E_EXISTS);
         pl_recording_close(open_recording(path));
     }
-    assert_int_equal(pl_recorder_open(in_dir("no/such/dir/x"), NULL, &r, &err), PL_E_NOT_FOUND);
+    assert_int_equal(pl_recorder_open(in_dir("no/such/dir/x"), NULL, &r, &err), PL_E_IO);
     assert_int_equal(pl_recorder_open(dir, NULL, &r, &err), PL_E_EXISTS);
     pl_recorder_abort_take(open_recorder(in_dir("aborted"), NULL));
     assert_false(pl_path_exists(in_dir("aborted")));
