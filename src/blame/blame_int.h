@@ -56,8 +56,8 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
 extern const char pl_kind_saturated_name[];
 pl_status pl_kind_saturated(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                             const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
-/* kind_hardware.c: products of bf16 or TF32, flushed denormals, fused multiply-add; the kind stays
- * else. */
+/* kind_hardware.c: detects bf16 or TF32 products, flushed denormals and fused multiply-add;
+ * otherwise leaves the kind as it is. */
 pl_status pl_kind_hardware(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                            const pl_tensor *a, pl_kind_fit *kind, pl_err *err);
 /* A culprit, with what its fault added; a and d may be NULL. */

@@ -564,7 +564,8 @@ static pl_status weigh_layers(analyses *all, const plumb_analyze_options *o, pl_
     if (st == PL_OK) st = pl_quant_table(&mixed, why, err);
     const pl_quantisation *q = first->session->quant;
     const bool layers = q != NULL && q->n_rows > 0;
-    /* What the float model says is more than what the CPU clips: layers are chosen on top. */
+    /* With a float model there is more to gain than avoiding clipped products: choose layers,
+     * too. */
     const bool more = layers && first->reference_model != NULL;
     if (st == PL_OK && o->advise && pl_advise_is_saturated(first->session))
         st = pl_advise_saturated(all->of, all->n, more ? NULL : o->advise_out,
