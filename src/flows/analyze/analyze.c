@@ -419,7 +419,7 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
                                        .b_is_truth = x->recording != NULL,
                                        .gold_twice = !x->options->skip_determinism,
                                        .visit = pl_analysis_judged,
-                                       .gold = on_gold,
+                                       .gold = x->options->skip_determinism ? NULL : on_gold,
                                        .unseen = x->recording != NULL         ? pl_analysis_unseen
                                                  : x->reference_model != NULL ? pl_quant_clip
                                                                               : NULL,
