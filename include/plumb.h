@@ -1056,7 +1056,7 @@ typedef struct plumb_minify_options {
     const plumb_progress *progress; /* may be NULL */
     int trust;   /* a command, program or library that the repro.json names may be run */
     int sandbox; /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
-    int bisect;  /* also: which level or pass of the backend does it; goes into the repro */
+    int bisect;  /* also find the level or pass of the backend that causes it; added to the repro */
 } plumb_minify_options;
 PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
 

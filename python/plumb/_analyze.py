@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -25,10 +26,9 @@ def _analyze(model: Model, inputs: Any, backend: Optional[str], output: Optional
     """With output=None the session folder is removed together with the result."""
     folder = temporary_folder() if output is None else os.fspath(output)
     left = dict(options)
-    _lib.free_large_block()
     given = take_inputs(inputs, model.inputs, left)
     try:
-        with model.lock, Progress(progress) as p:
+        with model.lock, _lib.memory_kept(), Progress(progress) as p:
             made = _lib.options("plumb_analyze_options", "PLUMB_OPTIONS_ANALYZE",
                                 dict(left, backend=backend, output=folder, inputs=given.struct, progress=p.struct))
             handle = _lib.make("session", "plumb_analyze", "plumb_session_free", model.pointer, ctypes.byref(made))
@@ -102,10 +102,9 @@ def analyze_many(model: Any, inputs: Any = None, *, backends: Sequence[str], out
             lost = []
         opened = open_model(model)
         setup = dict(left, inputs=inputs)
-        _lib.free_large_block()
         given = take_inputs(inputs, opened.inputs, left)
         folder = os.path.join(temporary, "sessions") if output is None else os.fspath(output)
-        with opened.lock, Progress(progress) as p:
+        with opened.lock, _lib.memory_kept(), Progress(progress) as p:
             made = _lib.options("plumb_analyze_options", "PLUMB_OPTIONS_ANALYZE",
                                 dict(left, output=folder, inputs=given.struct, progress=p.struct))
             handles = _take_many(opened, made, backends)
@@ -123,9 +122,13 @@ def analyze_many(model: Any, inputs: Any = None, *, backends: Sequence[str], out
 
 
 def _example_inputs(program: Any) -> Any:
-    """The inputs that a program was exported with; None when it has none, or keyword arguments among them."""
+    """The tensors that a program was exported with, arguments and keyword arguments, in order; None when it has none."""
+    import torch
     example = getattr(program, "example_inputs", None)
-    return tuple(example[0]) if example and not example[1] else None
+    if not example:
+        return None
+    leaves = importlib.import_module("torch.utils._pytree").tree_flatten(example)[0]
+    return tuple(t for t in leaves if isinstance(t, torch.Tensor))
 
 
 def _export_program(program: Any) -> bytes:
@@ -134,7 +137,10 @@ def _export_program(program: Any) -> bytes:
     if "dynamo" not in inspect.signature(torch.onnx.export).parameters:
         raise NotImplementedError("an ExportedProgram requires torch 2.5 or later, with onnxscript "
                                   f"(this is {torch.__version__})")
-    made: Any = torch.onnx.export(program, dynamo=True)
+    try:
+        made: Any = torch.onnx.export(program, dynamo=True, verbose=False)
+    except ModuleNotFoundError as e:
+        raise NotImplementedError(f"an ExportedProgram requires {e.name}, which torch.onnx.export imports") from e
     return bytes(made.model_proto.SerializeToString())
 
 

@@ -85,6 +85,7 @@ class _Search:
         node = None if self.hooked is None else self.hooked()
         if node is None or not self._fails({node}, [node]):
             return None
+        self._ask_all()
         return node
 
     def _first_to_raise(self) -> Any:
@@ -106,18 +107,22 @@ class _Search:
         """Every value as an output, compared in the order of the graph."""
         if not self.tensors:
             return None
-        strides = self.failure.kind == "metadata"  # of a value inside, a compiler may choose them
-        found = self.oracle.ask(_graph.upto(self.gm, _graph.calls(self.gm)[-1], self.tensors), self.inputs, strides)
-        start = 0
-        if found is not None and 0 <= found.output < len(self.tensors):
-            self._write_rows(found)
-            start = found.output
+        start = self._ask_all()
         # The graph up to that node alone must fail, too: a later one may have written to its memory, or recording
         # changes what is fused.
         for node in self.tensors[start:]:
             if self.failure.like(self.oracle.ask(_graph.upto(self.gm, node, [node]), self.inputs)):
                 return node
         return None if start == 0 else self.tensors[start]
+
+    def _ask_all(self) -> int:
+        """Compares every value as an output and keeps the rows; the number of the first that differs, 0 when none is known."""
+        strides = self.failure.kind == "metadata"  # of a value inside, a compiler may choose them
+        found = self.oracle.ask(_graph.upto(self.gm, _graph.calls(self.gm)[-1], self.tensors), self.inputs, strides)
+        if found is None or not 0 <= found.output < len(self.tensors):
+            return 0
+        self._write_rows(found)
+        return found.output
 
     def _write_rows(self, failure: Failure) -> None:
         for i, (node, a, b) in enumerate(zip(self.tensors, self.oracle.want, self.oracle.got)):

@@ -1,6 +1,7 @@
 """Inductor's intermediate hooks: what its kernels left in their buffers, beside what eager computes for the same ATen node.
 
-Its kernels for GPUs call them; those for the CPU do not (2.6), and the search goes on without.
+Called after Triton's kernels, and on any device after kernels that inductor does not generate itself and that return a new
+tensor (convolutions). Where nothing is shown, the search goes on without.
 """
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from . import _html, _lib, _minify, _tensor
+from ._errors import InputError
 from ._model import Model, PathLike
 from ._run import write_text
 from ._tensor import Array
@@ -277,19 +278,34 @@ class Session:
 
     def show(self, browser: bool = True, **options: Any) -> str:
         """Serves the session on this machine and opens the debugger; returns the link. The server stops when this
-        object is freed. Options: port, source, host."""
-        self._viewer = view(self.folder, **options)
-        link = _lib.text_of(_lib.lib().plumb_viewer_link(self._viewer.pointer))
+        object is freed. Without libmicrohttpd, which the server needs, it is the offline page instead. Options: port,
+        source, host."""
+        try:
+            self._viewer = view(self.folder, **options)
+            link = _lib.text_of(_lib.lib().plumb_viewer_link(self._viewer.pointer))
+        except InputError as e:
+            if "libmicrohttpd not found" not in e.message:
+                raise
+            link = self._offline_page()
         if browser:
             import webbrowser
             webbrowser.open(link)
         return link
 
+    def _offline_page(self) -> str:
+        """A link to the report as a file, which goes with this object."""
+        folder = tempfile.mkdtemp(prefix="plumb-")
+        weakref.finalize(self, shutil.rmtree, folder, True)
+        return "file://" + self.report(os.path.join(folder, "session.html"))
+
     def minify(self, folder: Optional[PathLike] = None, **options: Any) -> "_minify.Repro":
-        """The smallest model that fails in the same way, written to a new folder as a repro."""
+        """The smallest model that fails in the same way, written to a new folder as a repro. Of a session that was opened from
+        disk pass inputs=, else they are generated."""
         model = self._model or Model(os.path.join(self.folder, "model.onnx"))
-        setup = {k: v for k, v in self._setup.items() if k in ("backend", "timeout", "memory_limit", "threads")}
-        return _minify.minify(model, self._setup.get("inputs"), folder, **{**setup, **options})
+        setup = {"backend": self.side("a").spec}
+        setup.update((k, v) for k, v in self._setup.items() if k in ("backend", "timeout", "memory_limit", "threads"))
+        inputs = options.pop("inputs", self._setup.get("inputs"))
+        return _minify.minify(model, inputs, folder, **{**setup, **options})
 
     def __repr__(self) -> str:
         culprits = ", ".join(f"{b.op} {b.value!r}" for b in self.blame[:3])

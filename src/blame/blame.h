@@ -59,11 +59,13 @@ typedef pl_status (*pl_blame_unseen)(void *ctx, const pl_value *value, const pl_
 typedef struct pl_blame_options {
     pl_pool *pool;
     uint64_t seed;
-    bool skip_gold;         /* no propagated error, no effects */
-    bool b_is_truth;        /* b is a recording: its distance from gold is not only rounding */
-    size_t max_effects;     /* groups whose effect is measured; 0 = 16 */
+    bool skip_gold;     /* no propagated error, no effects */
+    bool b_is_truth;    /* b is a recording: its distance from gold is not only rounding */
+    bool gold_twice;    /* nodes of gold run again, and must give the same bits: see gold_repeats */
+    size_t max_effects; /* groups whose effect is measured; 0 = 16 */
     pl_blame_visit visit;   /* may be NULL */
     pl_blame_unseen unseen; /* may be NULL */
+    pl_blame_unseen gold;   /* called for every value of gold; may be NULL */
     void *visit_ctx;
     const pl_progress *progress;
 } pl_blame_options;
@@ -77,7 +79,7 @@ typedef struct pl_blame {
     size_t n_single;                 /* replayed ones whose segment is one node */
     size_t n_without_rule;           /* nodes without a bound rule of their own */
     const char *first_unreplayed;    /* why; "" */
-    pl_hash128 *gold_hash;           /* by value id: to check that gold is deterministic */
+    const pl_value *gold_unstable;   /* the first value of gold that did not repeat itself */
 } pl_blame;
 
 /* The model is resolved and inferred; in[] are its inputs. b may be NULL. */

@@ -22,6 +22,8 @@ typedef struct pl_blaming {
     pl_replay *gold;  /* fp64 from the inputs */
     pl_replay *local; /* fp64 with bounds, on the run's own values */
     pl_segmenter segmenter;
+    const struct pl_op_def **repeated; /* rows of which a large node was repeated */
+    size_t n_repeated, repeated_capacity;
     bool *missing; /* by value id: not replayed, and not recorded */
     pl_flagged *flagged;
     size_t n_flagged, flagged_capacity;
@@ -54,8 +56,8 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
 extern const char pl_kind_saturated_name[];
 pl_status pl_kind_saturated(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                             const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
-/* kind_hardware.c: products of bf16 or TF32, flushed denormals, fused multiply-add; the kind stays
- * else. */
+/* kind_hardware.c: detects bf16 or TF32 products, flushed denormals and fused multiply-add;
+ * otherwise leaves the kind as it is. */
 pl_status pl_kind_hardware(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                            const pl_tensor *a, pl_kind_fit *kind, pl_err *err);
 /* A culprit, with what its fault added; a and d may be NULL. */

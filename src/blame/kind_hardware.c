@@ -1,8 +1,6 @@
-/* Arithmetic that depends on the processor: products of bfloat16 or TF32, denormals that are read
- * or written as zero, a product and a sum that are rounded once. The segment is replayed so; when
- * that gives the recorded value, the arithmetic is named, and what turns it off.
- *
- * Saturated integer products are in kind_saturated.c. */
+/* Arithmetic that depends on the processor: bfloat16 or TF32 products, flushed denormals, fused
+ * multiply-add. The segment is replayed with each; if that gives the recorded value, blame names
+ * the arithmetic and how to turn it off. Saturated integer products are in kind_saturated.c. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +23,8 @@ static uint32_t bits_of(double x) {
     return bits;
 }
 
-/* The last `n` bits of the significand go: to nearest and even, or cut off. */
+/* Drop the last `n` bits of the significand: rounded to nearest even, away from zero on ties, or
+ * truncated. */
 static double to_nearest(double x, int n) {
     const uint32_t bits = bits_of(x), half = (1u << (n - 1)) - 1, odd = bits >> n & 1;
     return isfinite(x) ? (double)from_bits((bits + half + odd) & ~((1u << n) - 1)) : x;
@@ -54,7 +53,7 @@ static const char NO_FLUSH[] =
 static const char NO_FMA[] = "compile without contraction (-ffp-contract=off), or compare the "
                              "product and the sum as one operation";
 
-typedef struct habit { /* what hardware does to the inputs of a product, or to every number */
+typedef struct habit { /* what hardware does to the factors of a product, or to every number */
     const char *kind, *text, *remedy;
     double (*round)(double x, int bits);
     int bits;
@@ -82,7 +81,7 @@ static bool is_product(const pl_node *node) {
     return node->def->weights != PL_WEIGHTS_NONE && node->def->plain == NULL && node->n_in >= 2;
 }
 
-/* A rounded copy of what the replay has, or of a weight; *out stays NULL when nothing changes. */
+/* A rounded copy of a value of the replay, or of a weight; *out stays NULL if nothing changes. */
 static pl_status rounded(const pl_replay *r, const pl_value *v, const habit *h, pl_datum **out,
                          pl_err *err) {
     const pl_datum *there = v == NULL ? NULL : pl_replay_get(r, v);
@@ -117,7 +116,7 @@ static pl_status put_back(pl_replay *r, const pl_value *v, pl_datum *was, pl_ten
     return st;
 }
 
-/* One node, with what the habit does to its inputs; they are put back for their other readers. */
+/* Replays one node with its inputs rounded, then restores them for their other readers. */
 static pl_status replay_node(pl_replay *r, const pl_node *node, const habit *h, bool *changed,
                              pl_err *err) {
     pl_datum *was[2] = { NULL, NULL };
@@ -163,7 +162,7 @@ static pl_status begin(attempt *t, pl_err *err) {
     return pl_blaming_put_edges(t->j, t->r, t->segment, err);
 }
 
-/* Is the recorded value what this replay gives? */
+/* Whether this replay gives the recorded value. */
 static pl_status judge(attempt *t, bool *yes, pl_err *err) {
     const pl_datum *d = pl_replay_get(t->r, t->value);
     pl_local_error e;
@@ -176,7 +175,7 @@ static pl_status judge(attempt *t, bool *yes, pl_err *err) {
     return PL_OK;
 }
 
-/* A replay that fails explains nothing. */
+/* A failed replay explains nothing; only lack of memory is an error. */
 static pl_status end(attempt *t, pl_status st, const pl_err *trouble, pl_err *err) {
     pl_replay_free(t->r);
     t->r = NULL;
@@ -193,9 +192,9 @@ static pl_status try_habit(attempt *t, const habit *h, bool *yes, pl_err *err) {
     return end(t, st, &trouble, err);
 }
 
-/* ---- a product and a sum that are rounded once ---- */
+/* ---- fused multiply-add ---- */
 
-/* The exact product in place of the recorded one. */
+/* Replaces the recorded product by the exact one. */
 static pl_status put_exact(attempt *t, const pl_value *v, bool *changed, pl_err *err) {
     const pl_node *node = v->producer;
     for (uint32_t i = 0; i < node->n_in; i++) {
@@ -245,7 +244,7 @@ static pl_status try_fused(attempt *t, bool *yes, pl_err *err) {
 
 /* ---- naming ---- */
 
-/* Kinds that say all there is to say. */
+/* Kinds that need no further explanation. */
 static bool is_settled(const char *kind) {
     static const char *const settled[] = { "nan",        "sign flip", "rounding",
                                            "transposed", "permuted",  "shifted",

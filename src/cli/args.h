@@ -7,10 +7,10 @@
 /* argv[0] is the command's name. Strings are borrowed from argv. False: see *err. */
 bool pl_args_parse(const pl_command *command, int argc, char **argv, pl_args *out, bool *help,
                    plumb_error *err);
-/* False when an option would change nothing without another one, or contradicts it (needs.c). */
+/* False if an option has no effect without another one, or conflicts with it (needs.c). */
 bool pl_args_check_needs(const pl_args *args, plumb_error *err);
 void pl_args_release(pl_args *args);
-/* The error as a JSON document on standard output (fail.c). */
+/* Prints the error as a JSON document on standard output (fail.c). */
 void pl_cli_fail_json(const char *command, plumb_status status, const char *message);
 void pl_args_help(const pl_command *command);
 /* Options of every command, unless it has its own of that name: -q, -v, -h. */
@@ -114,7 +114,7 @@ bool pl_cli_folder_new(const char *purpose, char *out, size_t n_out, plumb_error
 /* plumb-out/NAME-TIME and a suffix: the default output of a command. */
 void pl_cli_default_output(const char *model, const char *suffix, char *out, size_t n_out);
 
-/* The progress bar of a command: drawn on a terminal; elsewhere a line each half minute. */
+/* The progress bar of a command: drawn on a terminal; elsewhere, one line every half minute. */
 typedef struct pl_cli_bar pl_cli_bar;
 /* Fills *progress; NULL is fine to free. pl_cli_bar_of: none with -q. */
 pl_cli_bar *pl_cli_bar_new(plumb_progress *progress);

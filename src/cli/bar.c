@@ -20,7 +20,7 @@ enum {
     COLUMNS_DEFAULT = 80,
 };
 static const int64_t redraw_ns = 100000000;
-/* Off a terminal, a line now and then shows that it is alive. */
+/* Without a terminal, a line now and then shows that plumb is still running. */
 static const int64_t say_ns = INT64_C(30000000000);
 
 struct pl_bar {
@@ -30,7 +30,7 @@ struct pl_bar {
     int64_t drawn_ns;
     int64_t phase_ns;                  /* when the phase began */
     int64_t phase_done;                /* progress when it began */
-    int64_t began_ns, said_ns, say_ns; /* off a terminal: first report, last line, how often */
+    int64_t began_ns, said_ns, say_ns; /* without a terminal: first report, last line, interval */
     char phase[PHASE_MAX];
 };
 

@@ -5,8 +5,8 @@
 #include <plumb.h>
 #include <stdbool.h>
 
-/* Redraws at most ten times a second with an estimate of the time left; where `fd` is no
- * terminal, a line each half minute. `clear` removes the line before other output. One thread at a
+/* Redraws at most ten times a second with an estimate of the time left; if `fd` is not a terminal,
+ * it prints a line every half minute. `clear` removes the line before other output. One thread at a
  * time. A new phase text starts a new estimate, so keep the text the same during one phase. */
 typedef struct pl_bar pl_bar;
 pl_bar *pl_bar_new(int fd); /* NULL when out of memory */

@@ -66,7 +66,7 @@ static void print_word(const char *word, FILE *to) {
     putc('\'', to);
 }
 
-/* With the options that the failure may depend on. */
+/* Includes the options that the failure may depend on. */
 static void print_minify(const pl_args *args, FILE *to) {
     static const char *const kept[] = { "backend", "inject", "input",   "inputs",  "seed",
                                         "range",   "fill",   "dim",     "amp",     "function",
@@ -83,7 +83,8 @@ static void print_minify(const pl_args *args, FILE *to) {
     }
 }
 
-/* Where it is, and what to type next. On standard error where standard output is a document. */
+/* Prints the session's path and the next commands; on standard error if standard output is a
+ * document. */
 static void print_next(const pl_args *args, const char *session, int code, bool document) {
     FILE *to = document ? stderr : stdout;
     if (document && pl_args_flag(args, "quiet")) return;

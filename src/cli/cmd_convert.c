@@ -5,7 +5,7 @@
 
 extern const pl_command pl_command_convert;
 
-/* --eval, --amp, --fp64: *list is what they changed, as JSON also when none is given. */
+/* Applies --eval, --amp and --fp64. *list is the JSON of the changes, also if there are none. */
 static plumb_status transform(const pl_args *args, plumb_model *model, char **list,
                               plumb_error *err) {
     plumb_transform_options options;

@@ -39,7 +39,7 @@ struct pl_args {
     size_t n_positional;
     pl_given *given;
     size_t n_given;
-    bool wants_json; /* --json or --format json, also where parsing stopped before it */
+    bool wants_json; /* --json or --format json, even if parsing failed before it */
     bool *printed;   /* set when something was printed on standard output; may be NULL */
 };
 

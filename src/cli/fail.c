@@ -1,5 +1,4 @@
-/* What a command says when it fails: one line on standard error, and a document where JSON was
- * asked for. */
+/* Error messages of commands: one line on standard error, and a document with --json. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static void put_message(const pl_args *args, const char *message, FILE *to) {
     fputs(message, to);
 }
 
-/* How many bytes of UTF-8 begin at p; 0 = none. */
+/* Length of the UTF-8 sequence at p; 0 = invalid. */
 static size_t utf8_length(const unsigned char *p) {
     const size_t n = p[0] < 0x80                   ? 1
                      : p[0] >= 0xc2 && p[0] < 0xe0 ? 2
@@ -59,7 +58,7 @@ static size_t utf8_length(const unsigned char *p) {
     return n;
 }
 
-/* Names of files need not be UTF-8: what is not becomes a question mark. */
+/* File names need not be UTF-8: invalid bytes become question marks. */
 static void put_json_string(const char *text, FILE *to) {
     const unsigned char *p = (const unsigned char *)text;
     putc('"', to);
@@ -86,7 +85,7 @@ void pl_cli_fail_json(const char *command, plumb_status status, const char *mess
            plumb_status_name(status), plumb_exit_code(status));
     put_json_string(message, stdout);
     printf("\n  }\n}\n");
-    fflush(stdout); /* the exit code tells of the failure in any case */
+    fflush(stdout); /* ignore write errors: the exit code reports the failure */
 }
 
 int pl_command_fail(const pl_args *args, const plumb_error *err) {

@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
     plumb_error err = { 0 };
     bool help = false;
     int code = 0;
-    const bool wants_json = asks_json(argc, argv); /* before getopt sorts them */
+    const bool wants_json = asks_json(argc, argv); /* before getopt reorders them */
     bool parsed = pl_args_parse(command, argc - 1, argv + 1, &args, &help, &err);
     args.wants_json = wants_json;
     args.printed = &printed;

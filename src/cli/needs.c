@@ -1,4 +1,4 @@
-/* Options that say nothing without another one: an error, not a silence. */
+/* Rejects options that would silently have no effect without another one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 typedef struct need {
     const char *command, *option;
-    const char *needs; /* one of these, "a|b" */
+    const char *needs; /* one of these is required, "a|b" */
 } need;
 
 static const need needs[] = {
@@ -28,7 +28,7 @@ typedef struct clash {
     const char *command, *option, *with;
 } clash;
 
-/* What the second makes the command ignore. */
+/* `with` makes the command ignore `option`. */
 static const clash clashes[] = {
     { "minify", "output", "query" },        { "minify", "zip", "query" },
     { "minify", "good", "query" },          { "minify", "checkpoints", "query" },
@@ -59,7 +59,7 @@ static bool is_eager(const char *spec) {
     return spec == NULL || strcmp(spec, "eager") == 0 || strncmp(spec, "eager:", 6) == 0;
 }
 
-/* Nothing runs behind the guard: the limits of the guard limit nothing. */
+/* eager does not run behind the guard, so the guard's limits would have no effect. */
 static bool check_limits(const pl_args *args, plumb_error *err) {
     static const char *const limits[] = { "timeout", "memory-limit" };
     static const char *const commands[] = { "run", "record", "test" };
@@ -84,7 +84,7 @@ static bool ends_with(const char *text, const char *suffix) {
     return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
-/* Options that belong to one kind of file or action. */
+/* Options that apply to one kind of file or action only. */
 static bool check_kinds(const pl_args *args, plumb_error *err) {
     const char *name = args->command->name;
     const bool text = args->n_positional > 1 && ends_with(args->positional[1], ".onnxtxt");

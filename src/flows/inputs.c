@@ -252,7 +252,7 @@ pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, 
     return st;
 }
 
-/* A size that an input from a file does not have. */
+/* Rejects a size that contradicts an input from a file. */
 static pl_status check_sizes(const pl_graph *graph, const pl_strmap *sizes, pl_datum *const *in,
                              pl_err *err) {
     for (size_t i = 0; i < graph->n_inputs; i++) {
@@ -273,7 +273,7 @@ static pl_status check_sizes(const pl_graph *graph, const pl_strmap *sizes, pl_d
     return PL_OK;
 }
 
-/* How to generate an input that is not generated. */
+/* Rejects options for generating inputs if none is generated. */
 static pl_status check_unused(const pl_graph *graph, const plumb_inputs *source,
                               pl_datum *const *in, pl_err *err) {
     bool generates = false;

@@ -46,7 +46,7 @@ done:
     return st;
 }
 
-/* Eager itself stopped at what it was given. */
+/* eager itself failed on the inputs. */
 static pl_status suspect(const plumb_inputs *source, pl_err *err) {
     const bool given = source->n_files > 0 || source->n_sets > 0 || source->n_samples > 0;
     char cause[PL_ERR_MESSAGE_MAX];

@@ -12,7 +12,7 @@ enum { PL_DOUBT_SECONDS = 60 };
  * deadline_ns (pl_clock_ns). backend may be NULL. */
 pl_status pl_inputs_doubt(const pl_model *model, const plumb_inputs *source, pl_datum *const *in,
                           pl_backend *backend, pl_pool *pool, int64_t deadline_ns, pl_err *err);
-/* What the run ends with: `st` and *err as they are, or the error of the inputs. Where eager itself
+/* The result of the run: `st` and *err unchanged, or an error about the inputs. If eager itself
  * failed (backend NULL), the message says that the inputs were generated. */
 pl_status pl_inputs_doubted(pl_status st, const pl_model *model, const plumb_inputs *source,
                             pl_datum *const *in, pl_backend *backend, pl_pool *pool, pl_err *err);

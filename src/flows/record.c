@@ -253,7 +253,7 @@ static pl_status make_inputs(pl_record_job *r, pl_err *err) {
                                    err);
 }
 
-/* ---- filters that choose nothing ---- */
+/* ---- filters that match nothing ---- */
 
 typedef struct found_op {
     const char *op;
@@ -280,7 +280,7 @@ static const char *op_at(const void *ctx, size_t i) {
     return NULL;
 }
 
-/* Each operator must be there, though others of the list are. */
+/* Every operator in the list must occur in the model, not just one. */
 static pl_status check_ops(pl_record_job *r, pl_err *err) {
     for (size_t i = 0; i < r->options->n_ops; i++) {
         found_op f = { r->options->ops[i], false };

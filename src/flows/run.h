@@ -23,7 +23,7 @@ typedef struct pl_run_result { /* strings and arrays are in the arena */
     pl_run_node *nodes; /* NULL = not asked for */
     size_t n_nodes;
     const char *device;     /* "" = the CPU */
-    const char *warnings;   /* of the model, one line each; "" */
+    const char *warnings;   /* about the model, one line each; "" = none */
     pl_placement placement; /* which node ran where */
 } pl_run_result;
 

@@ -237,7 +237,7 @@ pl_status pl_model_keep_tensor_take(pl_model *model, pl_tensor *t, pl_err *err) 
 pl_status pl_value_set_init(pl_value *value, pl_tensor *tensor, pl_err *err) {
     PL_TRY(pl_model_keep_tensor_take(value->graph->model, pl_tensor_ref(tensor), err));
     value->init = tensor;
-    if (value->type != NULL) return PL_OK; /* else rules that ask for it would find none */
+    if (value->type != NULL) return PL_OK; /* otherwise derive it: inference rules read it */
     pl_dim dims[PL_RANK_MAX];
     for (int i = 0; i < tensor->rank; i++)
         dims[i] = pl_dim_of(tensor->dims[i]);

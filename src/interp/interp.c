@@ -51,7 +51,7 @@ static pl_status fetch(pl_interp *in, const pl_value *value, pl_datum **out, pl_
     PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(value->init), &d, err));
     if (in->options.fp64 && pl_dtype_is_raised(value->init->dtype)) {
         /* Not kept: a model's weights as doubles would need twice its size. */
-        const pl_status st = pl_datum_raise(d, out, err);
+        const pl_status st = pl_datum_raise(in->options.pool, d, out, err);
         pl_datum_unref(d);
         return st;
     }
@@ -112,7 +112,7 @@ static pl_status raise_outputs(const pl_node *node, pl_datum **out, pl_err *err)
     for (uint32_t i = 0; i < node->n_out; i++) {
         pl_datum *raised = NULL;
         if (out[i] == NULL) continue;
-        PL_TRY(pl_datum_raise(out[i], &raised, err));
+        PL_TRY(pl_datum_raise(NULL, out[i], &raised, err));
         pl_datum_unref(out[i]);
         out[i] = raised;
     }
@@ -244,7 +244,7 @@ static pl_status take_inputs(pl_interp *in, pl_datum *const *data, pl_err *err) 
         }
         PL_TRY(pl_interp_check_input(value, data[i], in->options.any_shape, err));
         if (in->options.fp64) {
-            PL_TRY(pl_datum_raise(data[i], &in->slots[value->id], err));
+            PL_TRY(pl_datum_raise(in->options.pool, data[i], &in->slots[value->id], err));
         } else {
             in->slots[value->id] = pl_datum_ref(data[i]);
         }

@@ -2,6 +2,7 @@
 #include "interp/raise.h"
 
 #include "base/alloc.h"
+#include "tensor/tensor_cast.h"
 
 bool pl_dtype_is_raised(pl_dtype dtype) {
     return dtype == PL_F32 || dtype == PL_F16 || dtype == PL_BF16;
@@ -13,21 +14,21 @@ pl_dtype pl_value_dtype(const pl_value *value, pl_dtype otherwise) {
     return known ? type->dtype : otherwise;
 }
 
-pl_status pl_datum_raise(const pl_datum *d, pl_datum **out, pl_err *err) {
+pl_status pl_datum_raise(pl_pool *pool, const pl_datum *d, pl_datum **out, pl_err *err) {
     if (d->kind == PL_TYPE_TENSOR) {
         if (!pl_dtype_is_raised(d->tensor->dtype)) {
             *out = pl_datum_ref(d);
             return PL_OK;
         }
         pl_tensor *raised = NULL;
-        PL_TRY(pl_tensor_cast(d->tensor, PL_F64, &raised, err));
+        PL_TRY(pl_tensor_cast_on(pool, d->tensor, PL_F64, &raised, err));
         return pl_datum_of_tensor_take(raised, out, err);
     }
     pl_datum **items = pl_calloc(d->n_items + 1, sizeof(pl_datum *));
     if (items == NULL) return pl_fail_memory(err, d->n_items);
     pl_status st = PL_OK;
     for (size_t i = 0; i < d->n_items && st == PL_OK; i++) {
-        st = pl_datum_raise(d->items[i], &items[i], err);
+        st = pl_datum_raise(pool, d->items[i], &items[i], err);
     }
     const pl_dtype dtype = pl_dtype_is_raised(d->elem_dtype) ? PL_F64 : d->elem_dtype;
     if (st == PL_OK && d->kind == PL_TYPE_SEQUENCE) {

@@ -81,12 +81,16 @@ pl_status pl_replay_put(pl_replay *r, const pl_value *value, const pl_datum *dat
     if (r->options.native) {
         own = pl_datum_ref(datum);
     } else {
-        PL_TRY(pl_datum_raise(datum, &own, err));
+        PL_TRY(pl_datum_raise(r->options.pool, datum, &own, err));
     }
     slot_clear(s);
     s->datum = own;
     s->bound = bound == NULL ? NULL : pl_tensor_ref(bound);
     s->put = 1;
+    /* What had the model's own type is representable in it. */
+    if (bound == NULL && datum->kind == PL_TYPE_TENSOR &&
+        pl_value_dtype(value, PL_UNDEFINED) == datum->tensor->dtype)
+        s->exactness = EXACT;
     return PL_OK;
 }
 
@@ -132,7 +136,7 @@ static pl_status fetch(pl_replay *r, const pl_value *value, pl_datum **out, pl_e
         *out = d;
         return PL_OK;
     }
-    const pl_status st = pl_datum_raise(d, out, err);
+    const pl_status st = pl_datum_raise(r->options.pool, d, out, err);
     pl_datum_unref(d);
     return st;
 }
@@ -442,7 +446,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
     for (uint32_t i = 0; no_fp64 && st == PL_OK && i < node->n_out; i++) {
         pl_datum *raised = NULL;
         if (k->out[i] == NULL) continue;
-        PL_TRY(pl_datum_raise(k->out[i], &raised, err));
+        PL_TRY(pl_datum_raise(r->options.pool, k->out[i], &raised, err));
         pl_datum_unref(k->out[i]);
         k->out[i] = raised;
     }
@@ -477,6 +481,35 @@ done:
         s->datum = k.out[i];
         s->bound = k.e_out[i];
     }
+    if (scratch != NULL) pl_arena_reset(scratch);
+    r->depth--;
+    return st;
+}
+
+/* Bit for bit. What is no tensor of plain elements counts as the same. */
+static bool same_bits(const pl_datum *x, const pl_datum *y) {
+    if (x == NULL || y == NULL || x->kind != PL_TYPE_TENSOR || y->kind != PL_TYPE_TENSOR ||
+        x->tensor->dtype == PL_STRING)
+        return true;
+    return pl_tensor_identical(x->tensor, y->tensor);
+}
+
+pl_status pl_replay_again(pl_replay *r, const pl_node *node, const pl_value **differs,
+                          pl_err *err) {
+    r->depth++;
+    if (r->scratch[r->depth] == NULL) r->scratch[r->depth] = pl_arena_new();
+    pl_arena *scratch = r->scratch[r->depth];
+    call k = { .r = r, .node = node };
+    pl_status st = scratch == NULL ? pl_fail_memory(err, 1) : call_init(&k, scratch, err);
+    if (st == PL_OK) st = eval_call(&k, scratch, err);
+    for (uint32_t i = 0; st == PL_OK && i < node->n_out && *differs == NULL; i++) {
+        if (node->out[i] != NULL && !same_bits(k.out[i], r->slots[node->out[i]->id].datum))
+            *differs = node->out[i];
+    }
+    for (uint32_t i = 0; k.in != NULL && i < node->n_in; i++)
+        pl_datum_unref(k.in[i]);
+    for (uint32_t i = 0; k.out != NULL && i < node->n_out; i++)
+        pl_datum_unref(k.out[i]);
     if (scratch != NULL) pl_arena_reset(scratch);
     r->depth--;
     return st;

@@ -39,6 +39,10 @@ pl_status pl_replay_put(pl_replay *replay, const pl_value *value, const pl_datum
                         const pl_tensor *bound, pl_err *err);
 /* Runs one node; its inputs must have been put or computed (initializers need not). */
 pl_status pl_replay_node(pl_replay *replay, const pl_node *node, pl_err *err);
+/* Runs a node a second time and drops the results. If an output differs in its bits from the first
+ * run, *differs is the first such output; else it is unchanged. */
+pl_status pl_replay_again(pl_replay *replay, const pl_node *node, const pl_value **differs,
+                          pl_err *err);
 /* Borrowed until the value is cleared or put again; NULL when there is none. */
 const pl_datum *pl_replay_get(const pl_replay *replay, const pl_value *value);
 const pl_tensor *pl_replay_bound(const pl_replay *replay, const pl_value *value); /* NULL = exact */

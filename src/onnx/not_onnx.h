@@ -8,7 +8,7 @@
 /* Says what the bytes are and what to do; NULL when they may be a model. `failed`: reading them as
  * a model failed, so weaker signs count, too (text). */
 const char *pl_not_onnx(const void *data, size_t n, const char *path, bool failed);
-/* What was given instead of a session; what follows a ';', ',' or ':' is about models. */
+/* Says what was passed instead of a session. Text after ';', ',' or ':' is about models. */
 const char *pl_not_session(const void *data, size_t n, const char *path);
 const char *pl_not_session_folder(const char *path);
 /* The same for a folder given as a model. */

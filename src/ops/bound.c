@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+#include "ops/bound_int.h"
+#include "tensor/tensor_cast.h"
+
 /* ---- asking ---- */
 
 static const pl_tensor *tensor_of(const pl_datum *d) {
@@ -92,6 +95,7 @@ typedef struct each {
     int64_t stride[MAX_INPUTS][PL_RANK_MAX]; /* 0 where broadcast */
     const double *y;
     double *out;
+    bool dense; /* nothing is broadcast */
 } each;
 
 static void each_block(void *ctx, int64_t begin, int64_t end) {
@@ -105,7 +109,14 @@ static void each_block(void *ctx, int64_t begin, int64_t end) {
             at[k] += index[d] * s->stride[k][d];
     }
     double x[MAX_INPUTS] = { 0 }, e[MAX_INPUTS] = { 0 };
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; s->dense && i < end; i++) {
+        for (int k = 0; k < s->n_in; k++) {
+            if (s->x[k] != NULL) x[k] = s->x[k][i];
+            if (s->e[k] != NULL) e[k] = s->e[k][i];
+        }
+        s->out[i] = s->fn(s->c, x, e, s->y[i]);
+    }
+    for (int64_t i = begin; !s->dense && i < end; i++) {
         for (int k = 0; k < s->n_in; k++) {
             if (s->x[k] != NULL) x[k] = s->x[k][at[k]];
             if (s->e[k] != NULL) e[k] = s->e[k][at[k]];
@@ -144,9 +155,11 @@ pl_status pl_b_each(pl_bound *c, pl_b_element fn) {
     if (c->n_in > MAX_INPUTS) return pl_b_unknown(c);
     s.rank = y->rank;
     s.dims = y->dims;
+    s.dense = true;
     for (int k = 0; k < c->n_in; k++) {
         const pl_tensor *x = pl_b_in(c, k);
         if (x == NULL) continue;
+        s.dense = s.dense && pl_tensor_same_shape(x, y);
         if (!broadcast_strides(x, y, s.stride[k])) return pl_b_unknown(c);
         s.x[k] = pl_b_x(c, k);
         s.e[k] = pl_b_e(c, k);
@@ -180,8 +193,13 @@ done:
 
 /* ---- the node's own kernel on other data ---- */
 
+/* Does the rule take the result as the kernel made it? */
+static bool is_raw(const pl_tensor *y, bool raw) {
+    return raw && (y->dtype == PL_F32 || y->dtype == PL_F64) && pl_tensor_is_contiguous(y);
+}
+
 static pl_status apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, bool unrounded,
-                       int slot, pl_tensor **out) {
+                       bool raw, int slot, pl_tensor **out) {
     pl_status st = PL_OK;
     pl_datum **in = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(pl_datum *));
     pl_datum **result = pl_arena_array(c->scratch, (size_t)c->n_out + 1, sizeof(pl_datum *));
@@ -198,7 +216,7 @@ static pl_status apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, boo
             continue;
         }
         pl_tensor *cast = NULL;
-        PL_TRY_GOTO(done, st, pl_tensor_cast(t, precision, &cast, c->err));
+        PL_TRY_GOTO(done, st, pl_tensor_cast_on(c->pool, t, precision, &cast, c->err));
         PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(cast, &in[i], c->err));
     }
     const pl_eval_setup setup = { .pool = c->pool,
@@ -212,7 +230,10 @@ static pl_status apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, boo
         st = pl_fail(c->err, PL_E_INTERNAL, "%s: no output %d", c->node->op, slot);
         goto done;
     }
-    st = pl_tensor_cast(y, PL_F64, out, c->err);
+    if (is_raw(y, raw))
+        *out = pl_tensor_ref(y);
+    else
+        st = pl_tensor_cast_on(c->pool, y, PL_F64, out, c->err);
 done:
     for (int i = 0; i < c->n_in; i++)
         pl_datum_unref(in[i]);
@@ -223,11 +244,16 @@ done:
 
 pl_status pl_b_apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int slot,
                      pl_tensor **out) {
-    return apply(c, x, precision, false, slot, out);
+    return apply(c, x, precision, false, false, slot, out);
+}
+
+pl_status pl_b_apply_raw(pl_bound *c, pl_tensor *const *x, pl_dtype precision, int slot,
+                         pl_tensor **out) {
+    return apply(c, x, precision, false, true, slot, out);
 }
 
 pl_status pl_b_steps(pl_bound *c, pl_tensor *const *x, pl_tensor **out) {
-    return apply(c, x, PL_F64, true, 0, out);
+    return apply(c, x, PL_F64, true, false, 0, out);
 }
 
 pl_status pl_b_call(pl_bound *c, const char *op, int opset, pl_tensor *const *x, int n_in,
@@ -255,7 +281,7 @@ pl_status pl_b_call(pl_bound *c, const char *op, int opset, pl_tensor *const *x,
         st = pl_fail(c->err, PL_E_INTERNAL, "%s: %s returned no tensor", c->node->op, op);
         goto done;
     }
-    st = pl_tensor_cast(y, PL_F64, out, c->err);
+    st = pl_tensor_cast_on(c->pool, y, PL_F64, out, c->err);
 done:
     for (int i = 0; i < MAX_CALL; i++)
         pl_datum_unref(in[i]);
@@ -292,12 +318,18 @@ double pl_b_square(double x) {
     return x * x;
 }
 
+/* A bound that is not a number bounds nothing. */
+static void number_block(void *ctx, int64_t begin, int64_t end) {
+    double *e = ctx;
+    for (int64_t k = begin; k < end; k++)
+        if (isnan(e[k])) e[k] = HUGE_VAL;
+}
+
 pl_status pl_b_rule(pl_bound *c) {
     PL_TRY(c->node->def->bound(c));
     for (int i = 0; i < c->n_out; i++) {
-        double *e = c->e_out[i] == NULL ? NULL : c->e_out[i]->data;
-        for (int64_t k = 0; e != NULL && k < c->e_out[i]->n_elements; k++)
-            if (isnan(e[k])) e[k] = HUGE_VAL;
+        if (c->e_out[i] == NULL) continue;
+        pl_pool_for(c->pool, c->e_out[i]->n_elements, 16 * GRAIN, number_block, c->e_out[i]->data);
     }
     return PL_OK;
 }

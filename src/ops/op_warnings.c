@@ -60,7 +60,7 @@ static void put_attr(const found *f, pl_buf *out) {
     put_more(out, f->n_attr);
 }
 
-/* The newest that the tables here were made from. */
+/* The newest versions that plumb's tables cover. */
 enum { OPSET_NEWEST = 28, ML_NEWEST = 5, IR_NEWEST = 14 };
 
 static bool put_version(const pl_model *model, size_t *i, pl_buf *out) {

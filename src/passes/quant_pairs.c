@@ -25,7 +25,7 @@ static bool has_scale(const pl_node *node) {
     return node->n_in >= 2 && node->in[0] != NULL && node->in[1] != NULL;
 }
 
-/* PyTorch's exporter puts casts of codes to their own type and copies of constants between. */
+/* PyTorch's exporter inserts casts of codes to their own type and copies of constants. */
 static bool changes_nothing(const pl_node *node) {
     if (node == NULL || node->n_in != 1 || node->in[0] == NULL || node->out[0] == NULL)
         return false;

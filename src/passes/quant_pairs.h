@@ -8,7 +8,7 @@
 
 bool pl_node_is_quantize(const pl_node *node);   /* QuantizeLinear of ai.onnx or com.microsoft */
 bool pl_node_is_dequantize(const pl_node *node); /* DequantizeLinear */
-/* The value itself, or what it is a mere copy of: behind Identity and casts to the same type. */
+/* The value itself, or the one it copies through Identity and casts to the same type. */
 const pl_value *pl_value_behind(const pl_value *value);
 /* The value before the pair that makes this one; NULL when none does, or it changes the type. */
 pl_value *pl_quant_pair_source(const pl_value *value);

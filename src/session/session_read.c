@@ -558,7 +558,7 @@ pl_status pl_session_read(const char *text, size_t n, const char *name, pl_sessi
     return PL_OK;
 }
 
-/* A session is an object of JSON. */
+/* A session is a JSON object. */
 static bool may_be_session(const pl_file_map *map) {
     const char *text = (const char *)map->data;
     size_t i = 0;
@@ -568,7 +568,7 @@ static bool may_be_session(const pl_file_map *map) {
     return i < map->n_bytes && text[i] == '{';
 }
 
-/* What it is, without what to do with it as a model. */
+/* Names the kind of file; drops the advice for using it as a model. */
 static pl_status fail_kind(const char *path, const char *what, pl_err *err) {
     return pl_fail(err, PL_E_FORMAT,
                    "'%s' is %.*s, not a session; pass the folder that 'plumb analyze' or 'plumb "

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/size.h"
+#include "tensor/tensor_cast.h"
 
 enum { STORAGE_ALIGNMENT = 64, CAST_BLOCK = 1024, LARGE = 256 << 20 };
 
@@ -382,7 +383,27 @@ static pl_status cast_check(pl_dtype from, pl_dtype to, pl_err *err) {
     return PL_OK;
 }
 
+typedef struct cast_job {
+    pl_dtype from_dtype, to_dtype;
+    const char *from;
+    char *to;
+} cast_job;
+
+static void cast_range(void *ctx, int64_t begin, int64_t end) {
+    const cast_job *j = ctx;
+    const size_t from_bytes = pl_dtype_bytes(j->from_dtype), to_bytes = pl_dtype_bytes(j->to_dtype);
+    for (size_t at = (size_t)begin; at < (size_t)end; at += CAST_BLOCK) {
+        const size_t m = pl_size_min((size_t)end - at, CAST_BLOCK);
+        cast_block(j->from_dtype, j->from + at * from_bytes, j->to_dtype, j->to + at * to_bytes, m);
+    }
+}
+
 pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl_err *err) {
+    return pl_tensor_cast_on(NULL, t, dtype, out, err);
+}
+
+pl_status pl_tensor_cast_on(pl_pool *pool, const pl_tensor *t, pl_dtype dtype, pl_tensor **out,
+                            pl_err *err) {
     if (dtype == t->dtype) return pl_tensor_copy(t, out, err);
     PL_TRY(cast_check(t->dtype, dtype, err));
     pl_status st = PL_OK;
@@ -396,15 +417,8 @@ pl_status pl_tensor_cast(const pl_tensor *t, pl_dtype dtype, pl_tensor **out, pl
         to_dtype = to_dtype == PL_C64 ? PL_F32 : PL_F64;
         n *= 2;
     }
-    const char *from = source->data;
-    char *to = c->data;
-    while (n > 0) {
-        const size_t m = pl_size_min(n, CAST_BLOCK);
-        cast_block(from_dtype, from, to_dtype, to, m);
-        from += m * pl_dtype_bytes(from_dtype);
-        to += m * pl_dtype_bytes(to_dtype);
-        n -= m;
-    }
+    cast_job job = { from_dtype, to_dtype, source->data, c->data };
+    pl_pool_for(pool, (int64_t)n, 32 * CAST_BLOCK, cast_range, &job);
     *out = c;
 done:
     pl_tensor_unref(source);

@@ -286,27 +286,17 @@ def test_inductor_bug(folder):
         assert (e.kind, e.op, e.nodes, e.verified) == (wanted, "relu", 1, True), (kind, e, e.nodes, e.verified)
 
 
-def test_inductor_hooks(_folder):
-    """Inductor's kernels for GPUs call the hooks, those for the CPU do not (2.6): here a stand-in for its inner compiler calls them."""
-    needs_torch2()
-    import torch._inductor.compile_fx as fx
-    from torch._inductor import hooks
-    from plumb import _inductor
-    assert _inductor.available()
+class Convolves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c, self.l = nn.Conv2d(2, 3, 3), nn.Linear(6, 3)
 
-    class Run(torch.fx.Interpreter):
-        def run_node(self, n):
-            value = super().run_node(n)
-            if isinstance(value, torch.Tensor) and n.op == "call_function":
-                value = value + 1 if "tanh" in n.name else value
-                hooks.run_intermediate_hooks(n.name, value)
-            return value
+    def forward(self, x):
+        return self.l(torch.tanh(self.c(x))).relu()
 
-    def inner(aten, _examples, **_options):
-        def run(args):
-            return Run(aten).run(*args)
-        run._boxed_call = True
-        return run
+
+def dynamo_graph(net, x):
+    """The graph that dynamo gives to a backend, and its inputs."""
     kept = []
 
     def backend(graph, _inputs):
@@ -314,20 +304,33 @@ def test_inductor_hooks(_folder):
             kept.append((graph, [t.detach().clone() for t in args]))
             return graph(*args)
         return run
-    net, x = planted.net()
     compiled(net, backend, x)
-    graph, inputs = kept[0]
-    before, fx.compile_fx_inner = fx.compile_fx_inner, inner
+    return kept[0]
+
+
+def test_inductor_hooks(folder):
+    """Inductor's own hooks, on the CPU: it calls them after a convolution, which is not a kernel of its own. A wrong one is named."""
+    needs_torch2()
+    from plumb import _inductor
+    from torch._inductor.select_algorithm import extern_kernels
+    assert _inductor.available()
+    torch.manual_seed(0)
+    net, x = Convolves(), torch.randn(1, 2, 8, 8)
+    graph, inputs = dynamo_graph(net, x)
+    conv = planted.find(graph, "conv2d", 0)
+    with torch.no_grad():
+        rows = _inductor.buffers(graph, inputs)
+    assert [_inductor._origin(n) for n, _, _ in rows] == [conv] and torch.allclose(rows[0][1], rows[0][2], atol=1e-5), rows
+    right = extern_kernels.convolution
+    extern_kernels.convolution = lambda *a, **k: right(*a, **k) + 1
     try:
-        found = _inductor.first(graph, inputs, {"tol": 1e-3, "equal_nan": True})
+        with torch.no_grad():
+            assert _inductor.first(graph, inputs, {"tol": 1e-3, "equal_nan": True}).name == conv
+        e = raised(lambda: compiled(net, plumb.watch("inductor", 4, folder=str(folder), verify=False), x))
     finally:
-        fx.compile_fx_inner = before
-    if found is None:
-        raise Skip("unfinished: the hooks' values were not traced back to a node of dynamo's graph (torch 2.6)")
-    assert found.name == planted.find(graph, "tanh", 0), found
-    with inject("accuracy"):
-        rows = _inductor.buffers(*planted.graph())
-    return f"inductor itself showed {len(rows)} buffers"
+        extern_kernels.convolution = right
+    assert (e.kind, e.node, e.nodes) == ("accuracy", conv, 1) and [r["node"] for r in e.rows if not r["same"]][:1] == [conv], (e, e.rows)
+    return f"{len(rows)} buffer shown by inductor itself"
 
 
 def test_clean_modules_in_torch_compile(folder):

@@ -1,11 +1,14 @@
 """plumb reads files of torch.save (.pt): every type and layout against torch itself, and refuses the rest by name. Prints TAP."""
 
+import argparse
 import collections
+import enum
 import io
 import itertools
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
 import tarfile
@@ -114,6 +117,84 @@ def test_state_dicts(folder):
     want = optimizer.state_dict()["state"][0]["exp_avg"]
     assert found["opt.state.0.exp_avg"]["metadata"]["a"]["shape"] == list(want.shape)
     return f"{n} tensors, a checkpoint with {len(found)}"
+
+
+def numpy_archive(folder, arrays):
+    """torch.save's file of numpy arrays, and the same in an npz."""
+    torch.save(arrays, folder / "a.pt")
+    np.savez(folder / "b.npz", **arrays)
+    found = points(folder, folder / "a.pt", folder / "b.npz")
+    assert set(found) == set(arrays) and all(p["class"] == "exact" and p["metadata"]["match"] for p in found.values()), found
+    return len(found)
+
+
+def test_numpy(folder):
+    """Arrays and numbers of numpy: every type, orders, empty ones; what their parts do not fit is refused."""
+    kinds = "f4 f8 f2 i1 i2 i4 i8 u1 u2 u4 u8 ? c8 c16".split()
+    arrays = {f"t{k}": (np.arange(200).reshape(10, 20) - 60).astype(k) for k in kinds}
+    arrays.update(fortran=np.asfortranarray(arrays["tf4"]), strided=arrays["ti4"][::2, 3:], empty=np.zeros((0, 3), "f4", order="F"),
+                  zero=np.float64(2.5), whole=np.int64(-7), scalar=np.array(3, "u2"), cube=np.arange(24.).reshape(2, 3, 4).transpose(2, 0, 1))
+    n = numpy_archive(folder, arrays)
+    torch.save({"x": np.arange(3, dtype=">f4")}, folder / "big.pt")
+    refused(folder, "big.pt", "x: a numpy array saved on a big-endian machine")
+    torch.save({"x": np.zeros(2, "M8[s]")}, folder / "time.pt")
+    refused(folder, "time.pt", "numpy type 'M8'")
+    torch.save({"x": np.arange(7, dtype="i4")}, folder / "good.pt")
+    remade(folder / "good.pt", folder / "short.pt", lambda n, b: b.replace(b"K\x07\x85", b"K\x08\x85") if n.endswith("data.pkl") else b)
+    refused(folder, "short.pt", "x: the bytes of an array do not fit its shape")
+    return f"{n} arrays"
+
+
+class Kind(enum.Enum):
+    DECODER = 1
+
+
+class Holder:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def test_megatron(folder):
+    """A checkpoint of Megatron's layout: the command line as a Namespace, states of random numbers, extra states as bytes."""
+    args = argparse.Namespace(hidden_size=8, lr=1e-4, params_dtype=torch.bfloat16, kind=Kind.DECODER, data_path=["a"], fp16=False, none=None,
+                              where=Path("/data"), act=nn.functional.gelu, inner=argparse.Namespace(n=3))
+    weight, bias = torch.randn(8, 4).bfloat16(), torch.randn(8)
+    model = collections.OrderedDict([("decoder.layers.0.fc1.weight", weight), ("decoder.layers.0.fc1._extra_state", io.BytesIO(b"\0\xffstate")),
+                                     ("decoder.layers.0.qkv.bias", bias), ("decoder.layers.0.qkv._extra_state", None)])
+    state = np.random.RandomState(3).get_state()
+    path = folder / "iter_0000100" / "mp_rank_00" / "model_optim_rng.pt"
+    path.parent.mkdir(parents=True)
+    torch.save({"args": args, "checkpoint_version": 3.0, "iteration": 100, "model": model,
+                "rng_state": [{"random_rng_state": random.getstate(), "np_rng_state": state, "torch_rng_state": torch.get_rng_state()}]}, path)
+    found = points(folder, path, twin(path))
+    wanted = {"args.hidden_size", "args.lr", "args.fp16", "args.inner.n", "checkpoint_version", "iteration", "model.decoder.layers.0.fc1.weight",
+              "model.decoder.layers.0.fc1._extra_state", "model.decoder.layers.0.qkv.bias", "rng_state.0.np_rng_state.1", "rng_state.0.torch_rng_state"}
+    assert wanted <= set(found) and not {"args.kind", "args.where", "args.act"} & set(found), wanted - set(found)
+    safetensors(folder / "model.safetensors", {"model.decoder.layers.0.fc1.weight": weight, "model.decoder.layers.0.qkv.bias": bias * 2,
+                                               "model.decoder.layers.0.fc1._extra_state": torch.tensor(list(b"\0\xffstate"), dtype=torch.uint8)})
+    found = points(folder, path, folder / "model.safetensors")
+    assert {n: found[f"model.decoder.layers.0.{n}"]["class"] for n in ("fc1.weight", "qkv.bias", "fc1._extra_state")} == {
+        "fc1.weight": "exact", "qkv.bias": "finite", "fc1._extra_state": "exact"}
+    torch.save({"args": argparse.Namespace(held=Holder(weight))}, folder / "held.pt")
+    refused(folder, "held.pt", "args.held is a Python object of type", "Holder")
+    torch.save({"kind": Kind.DECODER}, folder / "kind.pt")
+    refused(folder, "kind.pt", "kind is a Python object of type")
+
+
+def test_ranks_of_vllm(folder):
+    """A file of torch.save for each rank, as a hook in vLLM's workers leaves them: one folder is one recording."""
+    whole = torch.randn(3, 8)
+    (folder / "ranks").mkdir()
+    for r in (0, 1):
+        part = whole[:, 4 * r:4 * r + 4].clone()
+        torch.save({"model.layers.0.mlp": part * (1.5 if r else 1), "model.norm": whole}, folder / f"ranks/rank{r}.pt")
+    safetensors(folder / "one.safetensors", {"layers.0.mlp": whole, "norm": whole})
+    (folder / "map.json").write_text(json.dumps({"plumb.map": 1, "shards": [
+        {"a": "rank{tp}/model.layers.{l}.mlp", "b": "layers.{l}.mlp", "rule": "concat 1 over tp"},
+        {"a": "rank{tp}/model.norm", "b": "norm", "rule": "same over tp"}]}))
+    done = plumb("compare", folder / "ranks", folder / "one.safetensors", "--map", folder / "map.json", "--json")
+    wrong = [p["value"] for p in json.loads(done.stdout)["sync_points"] if p["class"] != "exact"]
+    assert done.returncode == 1 and wrong == ["rank1/model.layers.0.mlp"], (wrong, done.stderr)
 
 
 def test_one_tensor_as_input(folder):

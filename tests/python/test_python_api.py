@@ -235,6 +235,7 @@ def test_assert_close_and_minify(folder):
         r = plumb.analyze(TEXT, x23(), backend=FAULT)
         repro = r.minify(folder / "repro")
         assert repro.nodes_after == 1 and repro.verified and (folder / "repro/model.onnx").exists(), repro.fields
+        assert plumb.open_session(last).minify(folder / "again", inputs=x23()).nodes_after == 1
         assert plumb.read_repro(folder / "repro")["seed"] == 0
         assert plumb.minify_query(TEXT, x23(), backend=FAULT).fails
         assert not plumb.minify_query(TEXT, x23(), backend="jit").fails
@@ -339,6 +340,21 @@ def test_the_rest(folder):
     assert report.passed == 1 and report.failed == 0 and report.cases[0].status == "pass"
     link = plumb.analyze(TEXT, x, backend="jit").show(browser=False)
     assert link.startswith("http://127.0.0.1:")
+    served, plumb._session.view = plumb._session.view, no_server
+    try:
+        r = plumb.analyze(TEXT, x, backend="jit")
+        page = r.show(browser=False)
+        assert page.startswith("file://") and "<!doctype html" in Path(page[7:]).read_text()[:200].lower()
+    finally:
+        plumb._session.view = served
+    del r
+    gc.collect()
+    assert not os.path.exists(page[7:])
+
+
+def no_server(*_args, **_options):
+    """As on a machine without libmicrohttpd."""
+    raise plumb.InputError("E_UNSUPPORTED", "no server ('plumb report' works without one): libmicrohttpd not found (libmicrohttpd.so.12)")
 
 
 def test_corpus(folder):
@@ -477,11 +493,18 @@ def test_exported_program(_folder):
         raise Skip(f"torch {torch.__version__} has no torch.export; tests/python/torch2 runs it")
     x = torch.randn(3, 4)
     program = torch.export.export(Fine(), (x,))
+    if importlib.util.find_spec("onnxscript") is None:
+        assert "onnxscript" in str(raises(NotImplementedError, plumb.analyze, program, backend="jit"))
+        raise Skip("onnxscript not found")
     for inputs in ((x,), None):
         r = quietly(program, inputs, backend="jit")
         assert r.ok, r.reason
     r = quietly(program, (x,), backend=FAULT)
     assert not r.ok and r.blame[0].op == "Relu", r.reason
+    scaled = torch.export.export(Fine(), (x,), {"scale": torch.tensor(2.0)})
+    assert quietly(scaled, backend="jit").ok and quietly(scaled, {"x": x, "scale": torch.tensor(3.0)}, backend="jit").ok
+    many = plumb.analyze_many(program, backends=["jit", FAULT])
+    assert [s.ok for s in many] == [True, False], many
 
 
 def line_of(source):

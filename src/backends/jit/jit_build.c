@@ -194,7 +194,7 @@ static pl_status compile(jit_plan *plan, const char *const *flags, size_t n_flag
     size_t n = 1;
     char *dir = NULL, *source = NULL, *made = NULL;
     pl_status st = PL_OK;
-    struct stat info; /* a process is not made in order to find that there is no compiler */
+    struct stat info; /* look for the compiler first, to save a fork */
     if (getenv("PATH") != NULL && !stat_compiler(&info))
         return pl_fail_errno(err, ENOENT, "start", argv[0]);
     for (size_t i = 0; i < n_flags; i++)

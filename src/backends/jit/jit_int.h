@@ -260,7 +260,7 @@ pl_status jit_emit(jit_program *p, jit_plan *plan, pl_err *err);
 extern const char *const jit_prelude[];
 
 /* jit_build.c: C to functions */
-pl_status jit_compiler_check(pl_err *err); /* is there one? */
+pl_status jit_compiler_check(pl_err *err); /* fails if there is no C compiler */
 pl_status jit_build(jit_program *p, jit_plan *plan, pl_err *err);
 pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err);
 

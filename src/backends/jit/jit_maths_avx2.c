@@ -1,11 +1,12 @@
-/* The head of emitted code on vectors of 8 floats (AVX2): what stands for the AVX-512 forms of
- * jit_maths.c. There is no vscalefps and no table of sixteen here, so exp is the polynomial of one
- * float; there is a vrsqrtps, but its bits are those of the maker of the CPU, so roots and
- * quotients are the exact ones. */
+/* Prelude of emitted code on vectors of 8 floats (AVX2), in place of the AVX-512 forms of
+ * jit_maths.c. AVX2 has no vscalefps and no table lookup of 16 entries, so exp uses the polynomial
+ * of the scalar form. The bits of vrsqrtps differ between CPU makers, so roots and quotients are
+ * exact. */
 #include "backends/jit/jit_print.h"
 
 /* clang-format off */
-/* A mask is a vector. Stores take a number of lanes instead: AMD needs some 20 cycles for a masked one. */
+/* A mask is a vector. Stores take a number of lanes instead: on AMD a masked store takes about 20
+ * cycles. */
 const char *const jit_lanes_avx2[] = {
     "typedef float pv __attribute__((vector_size(32)));\n",
     "typedef int32_t pvi __attribute__((vector_size(32)));\n",
@@ -62,7 +63,7 @@ const char *const jit_lanes_avx2[] = {
     "#define pv_store_some(at, k, n, v) pv_store_n(at, n, v)\n",
     "#define pv_rest(n) ((pvi){ 0, 1, 2, 3, 4, 5, 6, 7 } < (int32_t)(n))\n",
     "#define PV_HALVE(op, a)\n",
-    /* n is whole, or NaN */
+    /* n is a whole number or NaN */
     "PX pv px_scale_v(pv x, pv n) {\n",
     "    const pvi i = (pvi)((pvu)(n + 0x1.8p23f) - 0x4b400000u), half = i >> 1;\n",
     "    return x * (pv)((pvu)(half + 127) << 23) * (pv)((pvu)(i - half + 127) << 23);\n",
@@ -70,9 +71,9 @@ const char *const jit_lanes_avx2[] = {
     NULL,
 };
 
-/* As that of one float (jit_maths.c), but for sigmoid and 1 + e^x: those of sixteen lanes. */
+/* Like the scalar form (jit_maths.c), except sigmoid and 1 + e^x, which are those of 16 lanes. */
 const char *const jit_exp_avx2[] = {
-    /* e^r - 1 as px_exp_poly has it, in an order with fewer steps one after the other */
+    /* e^r - 1, the polynomial of px_exp_poly with a shorter chain of dependent steps */
     "PX pv pv_exp_poly(pv r) {\n",
     "    const pv s = r * r, high = px_fma_v(s, 0.0013813926f, px_fma_v(r, 0.008369042f, 0.04166842f));\n",
     "    return px_fma_v(px_fma_v(high, s, px_fma_v(r, 0.16666518f, 0.49999994f)), s, r);\n",

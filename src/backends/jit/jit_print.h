@@ -7,7 +7,7 @@
 typedef struct printer {
     jit_plan *plan;
     bool symbolic;
-    int lanes; /* floats of a vector, 16 or 8; 0: left to the compiler */
+    int lanes; /* floats per vector, 16 or 8; 0: the compiler vectorises */
     bool algebra;
     pl_buf *out;
     const gen *g;
@@ -32,10 +32,10 @@ void jit_put_lanes(printer *p, int stage);
 pl_status jit_algebra(gen *g, int stage, pl_err *err);
 
 /* jit_maths.c */
-void jit_put_maths(pl_buf *out, int lanes);     /* 1: of one float */
+void jit_put_maths(pl_buf *out, int lanes);     /* 1: scalar */
 bool jit_maths_has(const char *name, size_t n); /* for lanes: "px_exp_" */
 
-/* jit_maths_avx2.c: lines, ended by NULL */
+/* jit_maths_avx2.c: lines, NULL-terminated */
 extern const char *const jit_lanes_avx2[], *const jit_exp_avx2[];
 
 #endif

@@ -19,8 +19,8 @@ pl_status pl_advise(pl_analysis *of, size_t n_samples, const pl_advise_options *
 
 /* Is a value blamed for products that saturate at 16 bits? */
 bool pl_advise_is_saturated(const pl_session *session);
-/* Tries unsigned weights, the remedy; *helps when nothing is clipped then: they are the advice, and
- * the model goes to the file `out` (NULL = none). */
+/* Tries the remedy, unsigned weights. *helps if nothing is clipped then: they become the advice,
+ * and the model is written to `out` (NULL = none). */
 pl_status pl_advise_saturated(pl_analysis *of, size_t n_samples, const char *out, bool *helps,
                               pl_err *err);
 

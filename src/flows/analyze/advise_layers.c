@@ -1,15 +1,16 @@
 /* Which layers of a quantised model to keep in float: the fewest with which the outputs meet their
- * limit, and of that many the best that was found.
+ * limit, and the best set of that size that was found.
  *
- * Two orders are tried: greedily by what a layer gains on top of those that are kept already, and
- * by its share of the error (where two layers round the same numbers, keeping one of them gains
- * nothing: only the share shows them). The shorter beginning that meets the limit is taken, and
- * layers are left out one at a time. Then all sets of that size are tried where they are few, else
- * layers are exchanged as long as that helps. Every answer is a run of that model. Samples that
- * were held back decide nothing but the last word.
+ * Two orders are tried: greedily by the gain of a layer on top of those already kept, and by its
+ * share of the error (if two layers round the same numbers, keeping one of them gains nothing, and
+ * only the share shows them). The shorter prefix that meets the limit is taken, and layers are then
+ * removed one at a time. After that all sets of that size are tried if there are few, else layers
+ * are exchanged as long as that helps. Every candidate is run. Samples that were held back are only
+ * used to accept or reject the final result.
  *
- * Top-1 agreement of some hundred rows is a count, and the luck of one row decides between sets: it
- * says whether a set is good enough, and the divergence of the probabilities which one is best. */
+ * Top-1 agreement over a few hundred rows is a count, and a single row could decide between sets.
+ * So it says whether a set is good enough, and the divergence of the probabilities says which one
+ * is best. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static const double TOP1_GOAL = 0.99; /* of the rows */
 static const double MOST_OF_IT =
     0.9; /* of what all layers in float give, when that is too little */
 
-typedef struct answer { /* of a set that was asked about */
+typedef struct answer { /* result for a set that was run */
     bool *keep;
     pl_mixed_score score;
 } answer;
@@ -41,7 +42,7 @@ typedef struct search {
     double limit;
     size_t *order; /* layers by share, largest first */
     bool *keep, *best, *work;
-    pl_mixed_score given;            /* the model as it is */
+    pl_mixed_score given;            /* the original model */
     pl_mixed_score none, all, score; /* nothing kept, all kept, `best` */
     answer *answers;
     size_t n_answers;
@@ -147,7 +148,7 @@ static pl_status greedily(search *s, bool *any, pl_err *err) {
     }
     for (size_t i = 0; i < n; i++) {
         gain[i] = gain_of(s, i);
-        /* The table has gains of something else: all are asked first. */
+        /* The table's gains do not apply here, so measure every layer first. */
         if (isfinite(gain[i]) && (s->top1 || s->m->unsigned_weights)) gain[i] = (double)INFINITY;
     }
     for (size_t taken = 0; taken < n && !is_spent(s);) {
@@ -234,7 +235,7 @@ static pl_status exchange(search *s, pl_err *err) {
     return PL_OK;
 }
 
-/* How many sets of k there are of n; at most ALL_SETS_MAX + 1. */
+/* Number of sets of k out of n; at most ALL_SETS_MAX + 1. */
 static size_t count_sets(size_t n, size_t k) {
     size_t sets = 1;
     for (size_t i = 0; i < k && sets <= ALL_SETS_MAX; i++)
@@ -242,7 +243,7 @@ static size_t count_sets(size_t n, size_t k) {
     return sets <= ALL_SETS_MAX ? sets : ALL_SETS_MAX + 1;
 }
 
-/* Every set of k layers: at[] are its places in the order, the last one moves first. */
+/* Tries every set of k layers. at[] are positions in the order; the last one changes fastest. */
 static pl_status try_all(search *s, size_t k, pl_err *err) {
     const size_t n = s->m->n_layers;
     size_t at[ALL_SETS_MAX];
@@ -270,7 +271,7 @@ static pl_status improve(search *s, pl_err *err) {
     const size_t k = count(s, s->best), n = s->m->n_layers;
     const bool few = count_sets(n, k) <= ALL_SETS_MAX;
     PL_TRY(few ? try_all(s, k, err) : PL_OK);
-    return exchange(s, err); /* nothing is asked twice */
+    return exchange(s, err); /* results are cached, so nothing runs twice */
 }
 
 /* ---- the result ---- */
@@ -331,7 +332,7 @@ static pl_status propose(search *s, pl_err *err) {
                err);
 }
 
-/* Better than the model as it is, also on what was held back. */
+/* Better than the original model, also on the samples that were held back. */
 static bool is_worth_it(const search *s, const pl_mixed_score *c) {
     const int held = PL_PART_HELD;
     if (!is_better(s, c, &s->given)) return false;
@@ -446,7 +447,7 @@ static pl_status look_at_ends(search *s, pl_err *err) {
     return PL_OK;
 }
 
-/* The fewest layers, then the best of so many; *why there is nothing to propose, or NULL. */
+/* Finds the fewest layers, then the best set of that size; *why says why there is none, or NULL. */
 static pl_status find_layers(search *s, const char **why, pl_err *err) {
     bool any = false;
     *why = NULL;
@@ -493,7 +494,7 @@ static pl_status decide(search *s, pl_err *err) {
                    err);
     }
     if (!enough) PL_TRY(find_layers(s, &why, err));
-    if (enough || why != NULL) { /* no layers: unsigned weights alone may be worth it */
+    if (enough || why != NULL) { /* no layers: unsigned weights alone may still help */
         memset(s->best, 0, s->m->n_layers * sizeof(bool));
         s->score = s->none;
         if (!remedy) return refuse(s, why, err);

@@ -1,7 +1,6 @@
-/* The remedy for products that the CPU clips at 16 bits: the same model with unsigned weights.
- *
- * It is verified by running it on the backend under test and replaying every operation: none may be
- * blamed for clipping any more. How far the outputs are from what the model says is told, too, and
+/* The remedy for products that the CPU clips at 16 bits: the same model with unsigned weights. It
+ * is verified by running it on the backend under test and replaying every operation: none may be
+ * blamed for clipping any more. The distance of the outputs from the reference is reported but
  * decides nothing: codes that flip at a tie move them as much. */
 #include <math.h>
 #include <string.h>
@@ -52,9 +51,9 @@ static pl_status measure(const pl_analysis *x, pl_datum *const *a, pl_datum *con
 
 typedef struct trial {
     const pl_analysis *x; /* the sample */
-    pl_backend *backend;  /* one for all of them */
-    pl_datum **want;      /* what the model says */
-    double before, after; /* worst output of all samples: off by, of its size */
+    pl_backend *backend;  /* shared by all samples */
+    pl_datum **want;      /* expected outputs */
+    double before, after; /* error of the worst output over all samples, relative to its size */
     size_t n_clipped, n_blamed;
 } trial;
 

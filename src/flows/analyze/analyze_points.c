@@ -189,7 +189,7 @@ static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a
         p->confidence = x->pairs.confidence[value->id];
     }
     PL_TRY(keep_tensors(x, p, value, a, b, gold, err));
-    if (x->options->skip_gold || x->options->skip_determinism) { /* else checked by gold again */
+    if (x->options->skip_gold || x->options->skip_determinism) { /* else checked by gold */
         PL_TRY(pl_analysis_reach(x, value, a, err));
     }
     if (x->recording == NULL) PL_TRY(pl_quant_clip(x, value, gold, err));

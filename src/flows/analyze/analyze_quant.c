@@ -117,7 +117,7 @@ static pl_blame_entry mistake_entry(const pl_analysis *x, const pl_layer *layer)
         e.module = e.source = "";
         e.effect = (double)NAN;
     }
-    e.q = (double)NAN; /* its bound is that of another computation */
+    e.q = (double)NAN; /* the bound belongs to another computation */
     e.node = layer->value->producer->name;
     e.op = layer->value->producer->op;
     e.value = layer->value->name;

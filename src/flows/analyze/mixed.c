@@ -164,8 +164,8 @@ static pl_status find_layers(pl_mixed *m, pl_err *err) {
 
 /* ---- the backend ---- */
 
-/* A candidate is compiled and run once: that has to be cheap. What quantisation costs is asked of
- * eager, which compiles nothing: on a mobilenet that is ten times faster than ONNX Runtime. */
+/* Each candidate is compiled and run once, so both must be cheap. Layers are measured on eager,
+ * which compiles nothing: on a mobilenet it is ten times faster than ONNX Runtime. */
 static pl_status choose_backend(pl_mixed *m, pl_err *err) {
     const pl_analysis *a = &m->of[0];
     const pl_backend_options options =

@@ -18,7 +18,7 @@ typedef struct pl_mixed_score { /* of one candidate; NAN = not known */
     double error[PL_PART_COUNT];  /* rms of the outputs' error relative to their size */
     double metric[PL_PART_COUNT]; /* the user's, of the worst output; mean over samples */
     double top1[PL_PART_COUNT];   /* share of rows with the float model's largest element */
-    double apart[PL_PART_COUNT];  /* mean of rows: divergence of the classes' probabilities */
+    double apart[PL_PART_COUNT];  /* mean over rows: divergence of the class probabilities */
 } pl_mixed_score;
 
 typedef struct pl_layer {  /* a value that is quantised since the nearest values before it */

@@ -113,8 +113,8 @@ static int64_t largest_at(const double *x, int64_t n) {
     return at;
 }
 
-/* log of the sum of exp(x): with it, x[i] - it is the log of a probability. Probabilities
- * themselves are near enough to logits of small size. */
+/* log of the sum of exp(x[i]); x[i] minus this is a log-probability. Outputs that are probabilities
+ * already are treated as small logits. */
 static double log_sum_exp(const double *x, int64_t n) {
     const double top = x[largest_at(x, n)];
     double sum = 0;
@@ -123,7 +123,7 @@ static double log_sum_exp(const double *x, int64_t n) {
     return top + log(sum);
 }
 
-/* Kullback and Leibler's divergence of softmax(a) from softmax(r). */
+/* Kullback-Leibler divergence of softmax(a) from softmax(r). */
 static double divergence(const double *a, const double *r, int64_t n) {
     const double all_a = log_sum_exp(a, n), all_r = log_sum_exp(r, n);
     double sum = 0;
@@ -134,8 +134,8 @@ static double divergence(const double *a, const double *r, int64_t n) {
     return isnan(sum) ? (double)INFINITY : sum;
 }
 
-/* Rows along the last axis: in which share of them the largest element is at the same place, and
- * how far the probabilities are apart. */
+/* For rows along the last axis: the share whose largest element is at the same index, and the mean
+ * divergence of their probabilities. */
 static pl_status agreement(const pl_tensor *a, const pl_tensor *r, double *top1, double *apart,
                            pl_err *err) {
     const int64_t width = r->rank == 0 ? 1 : r->dims[r->rank - 1];

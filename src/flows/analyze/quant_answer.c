@@ -4,7 +4,7 @@
 #include "flows/prepare.h"
 #include "passes/keep_float.h"
 
-/* Does a node of the main graph quantise, dequantise or compute on codes? */
+/* Whether a node of the main graph quantises, dequantises or computes on codes. */
 static pl_status look(const char *path, plumb_model **m, bool *quantised, pl_err *err) {
     *quantised = false;
     PL_TRY(plumb_model_open(path, m, err));

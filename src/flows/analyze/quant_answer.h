@@ -6,7 +6,7 @@
 #include "session/session.h"
 
 typedef struct pl_quant_question {
-    const char *model;  /* file; anything else has no table */
+    const char *model;  /* file; only files have a table */
     const char *floats; /* file of its float model */
     const plumb_inputs *inputs;
     const char *metric; /* NULL = psnr */
@@ -14,8 +14,8 @@ typedef struct pl_quant_question {
     double tol; /* 0 = by effective precision */
 } pl_quant_question;
 
-/* What quantisation costs, into session->quant. Nothing happens when the model is not quantised,
- * `floats` is, or the models cannot be run: this is an addition to an answer. */
+/* Adds the cost of quantisation to session->quant. Does nothing if the model is not quantised,
+ * `floats` is, or a model cannot be run: the table is optional. */
 pl_status pl_quant_answer(const pl_quant_question *q, pl_session *session, pl_err *err);
 
 #endif

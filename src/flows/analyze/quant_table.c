@@ -80,7 +80,7 @@ static void fill_shares(pl_quantisation *q) {
     }
 }
 
-/* Eager, or where that cannot run the model the backend under test. */
+/* eager or, if that cannot run the model, the backend under test. */
 static pl_status find_base(pl_mixed *m, const bool *keep, pl_backend *usual, pl_mixed_score *base,
                            pl_err *err) {
     m->backend = m->quick;

@@ -24,6 +24,8 @@ typedef struct pl_side_options {
     uint64_t spool_memory;           /* bytes kept in memory before the file */
     const pl_progress *progress;
     const char *phase; /* "A", "B": for progress */
+    bool
+        record_is_plain; /* plumb's own interpreter is the same with hooks: it needs no plain run */
 } pl_side_options;
 
 typedef struct pl_side_run {

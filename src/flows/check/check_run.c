@@ -535,7 +535,7 @@ pl_status pl_check_conclude(pl_check_run *r, pl_err *err) {
     return PL_OK;
 }
 
-/* A quantised model that fails against its float model: which layer costs how much. */
+/* A quantised model that fails against its float model: adds the cost of each layer. */
 static pl_status weigh_layers(pl_check_run *r, pl_err *err) {
     const plumb_check_options *o = r->options;
     const pl_quant_question q = { .model = pl_api_model_file(r->m),

@@ -141,7 +141,7 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
 }
 
-/* What would run a model, where there is none to run. */
+/* Rejects options for running a model if there is no model to run. */
 static pl_status check_options(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
     const plumb_inputs *in = o->inputs;
@@ -436,7 +436,7 @@ static void put_time(pl_session *s) {
     if (getrusage(RUSAGE_SELF, &usage) == 0) s->peak_rss = (int64_t)usage.ru_maxrss * 1024;
 }
 
-/* Two models, one of them quantised: which layer costs how much. */
+/* Two models, one of them quantised: adds the cost of each layer. */
 static pl_status weigh_layers(comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
     const pl_quant_question q = { .model = c->side[0].path,

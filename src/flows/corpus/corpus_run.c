@@ -172,7 +172,7 @@ static pl_status read_list(run *r, pl_err *err) {
                            err);
 }
 
-/* A typo is told at once, and not by every item. */
+/* Reports a typo once instead of for every item. */
 static pl_status check_backends(const pl_corpus_job *job, pl_err *err) {
     for (size_t i = 0; i < job->source.n_backends; i++)
         PL_TRY(pl_spec_check_backend(job->source.backends[i], err));

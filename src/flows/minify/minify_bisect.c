@@ -1,12 +1,12 @@
-/* Which level or pass of the backend makes the smallest model fail: asked when the search is over,
- * because the smallest model is the quickest to ask. */
+/* Finds which level or pass of the backend makes the smallest model fail. Done after the search,
+ * because the smallest model runs fastest. */
 #include "base/alloc.h"
 #include "flows/analyze/bisect.h"
 #include "flows/api.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/oracle/oracle.h"
 
-/* Does the smallest model fail with this spec? Asked by an oracle of its own. */
+/* Whether the smallest model fails with this spec; uses a separate oracle. */
 static pl_status is_bad(void *ctx, const char *spec, bool *bad, pl_err *err) {
     const pl_mini *m = ctx;
     plumb_minify_options options = *m->options;

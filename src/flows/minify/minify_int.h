@@ -14,7 +14,7 @@ typedef struct pl_oracle pl_oracle;       /* oracle/oracle.h */
 typedef struct pl_ahead pl_ahead;         /* search/mini_ahead.h */
 typedef struct pl_mini_fast pl_mini_fast; /* search/mini_fast.h */
 
-/* What made it fail; NULL reason = not asked for. Strings live in the arena. */
+/* The cause of the failure; NULL reason = not requested. The arena owns the strings. */
 typedef struct pl_mini_pass {
     const char *level, *pass, *reason;
 } pl_mini_pass;
@@ -51,7 +51,7 @@ struct pl_mini {
 
 void pl_mini_log(pl_mini *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 pl_status pl_mini_run(pl_mini *m, pl_mini_state *start_take, pl_err *err);
-/* Fills m->pass when it is asked for (minify_bisect.c). */
+/* Fills m->pass if requested (minify_bisect.c). */
 pl_status pl_mini_bisect(pl_mini *m, pl_err *err);
 
 #endif

@@ -23,7 +23,7 @@ typedef struct pl_minified { /* strings and lists are in the arena */
     int64_t elements_after;
     pl_met *others;
     size_t n_others;
-    /* Level and pass of the backend that do it, and the reason; NULL = not asked for. */
+    /* Level and pass of the backend that cause it, and the reason; NULL = not requested. */
     const char *bisect_level, *bisect_pass, *bisect_reason;
     const char *remains; /* what of the weights is left; NULL = not asked for */
     const char *notes;   /* lines */

@@ -17,6 +17,11 @@ typedef struct pl_conv_geo {
 } pl_conv_geo;
 /* transposed: in and out are those of the operator, taps scatter from in to out. */
 pl_status pl_conv_geo_of(const pl_conv_shape *shape, pl_conv_geo *out, pl_err *err);
+/* The plain sums through products; *served: false where this shape is none. */
+pl_status pl_conv_chain_f32(pl_pool *pool, const pl_conv_geo *g, const pl_f32 *x, const pl_f32 *w,
+                            const pl_f32 *bias, pl_f32 *y, bool *served, pl_err *err);
+pl_status pl_conv_chain_f64(pl_pool *pool, const pl_conv_geo *g, const pl_f64 *x, const pl_f64 *w,
+                            const pl_f64 *bias, pl_f64 *y, bool *served, pl_err *err);
 
 /* Outputs first … last - 1 whose tap position `at` = tap * dilation - pad is inside `in`. */
 static inline void pl_conv_span(int64_t at, int64_t stride, int64_t in, int64_t out, int64_t *first,

@@ -1,6 +1,7 @@
 /* The plain convolution in float, made fast. Each output is the same sum (input channel, then tap,
- * in one float), but outputs of a plane are vectorised and channels run in parallel. The bits are
- * those of pl_conv_plain_f32; blame uses it to replay what a naive runtime would compute. */
+ * in one float), but it is computed as a product (pl_conv_chain), or outputs of a plane are
+ * vectorised and channels run in parallel. The bits are those of pl_conv_plain_f32; blame uses it
+ * to replay what a naive runtime would compute. */
 #include "base/size.h"
 #include "kernels/conv/conv_int.h"
 
@@ -82,6 +83,9 @@ pl_status pl_conv_long_f32(pl_pool *pool, const pl_conv_shape *shape, const pl_f
     long_job j = { .x = x, .w = w, .bias = bias, .y = y };
     PL_TRY(pl_conv_geo_of(shape, &j.g, err));
     if (j.g.n_out == 0) return PL_OK;
+    bool served = false;
+    PL_TRY(pl_conv_chain_f32(pool, &j.g, x, w, bias, y, &served, err));
+    if (served) return PL_OK;
     pl_pool_for(pool, j.g.batch * j.g.groups * j.g.co, 1, channel_range, &j);
     return PL_OK;
 }

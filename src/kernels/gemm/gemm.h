@@ -73,6 +73,13 @@ pl_status pl_gemm_i8(pl_pool *pool, const pl_gemm_shape *shape, const void *a, b
                      pl_gemm_i8_zero a_zero, const void *b, bool b_signed, pl_gemm_i8_zero b_zero,
                      pl_i32 *c, pl_err *err);
 
+/* The plain products (below) bit for bit, fast: one chain of rounded products and sums for each
+ * element, elements side by side and on a pool. Blame replays with it what a naive runtime does. */
+pl_status pl_gemm_long_f32(pl_pool *pool, const pl_gemm_shape *shape, float alpha, const pl_f32 *a,
+                           const pl_f32 *b, float beta, pl_f32 *c, pl_err *err);
+pl_status pl_gemm_long_f64(pl_pool *pool, const pl_gemm_shape *shape, double alpha, const pl_f64 *a,
+                           const pl_f64 *b, double beta, pl_f64 *c, pl_err *err);
+
 /* The plain versions: three loops, one accumulator of the element type, k in rising order, alpha
  * and beta applied at the end. The reference for tests of the fast ones. */
 pl_status pl_gemm_plain_f32(const pl_gemm_shape *shape, float alpha, const pl_f32 *a,

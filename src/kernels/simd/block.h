@@ -8,7 +8,7 @@
 static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
 #if PL_SIMD_AVX512
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
-#elif PL_SIMD_FMA /* AMD takes many cycles for a masked store */
+#elif PL_SIMD_FMA /* masked stores are slow on AMD */
     if (n == PL_VF) {
         pl_vf_store(p, v);
         return;
@@ -55,7 +55,7 @@ static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
 #endif
 }
 
-/* The first n lanes, zeros behind them. */
+/* Keeps the first n lanes and zeroes the others. */
 static inline pl_vf f32_keep_n(pl_vf v, int64_t n) {
     pl_vi lane;
     for (int i = 0; i < PL_VF; i++)

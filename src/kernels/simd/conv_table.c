@@ -4,16 +4,16 @@
 #include "kernels/simd/block.h"
 #include "kernels/simd/simd.h"
 
-/* Every second lane of two vectors. */
-static inline pl_vf f32_even(pl_vf a, pl_vf b) {
+/* Every second lane of two vectors. AVX2 has a shorter way for floats: f32_load_twice. */
 #if PL_SIMD_AVX512
+static inline pl_vf f32_even(pl_vf a, pl_vf b) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-#elif PL_SIMD_FMA
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-#else
-    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
-#endif
 }
+#elif !PL_SIMD_FMA
+static inline pl_vf f32_even(pl_vf a, pl_vf b) {
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+}
+#endif
 static inline pl_vd f64_even(pl_vd a, pl_vd b) {
 #if PL_SIMD_AVX512
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);

@@ -19,6 +19,7 @@
 #define CHUNK_ROWS 8
 #endif
 #define ACC_MAX (2 * MR)
+enum { CHAIN_ROWS = 4 };
 
 #if PL_SIMD_AVX512
 /* Loads the first n lanes. */
@@ -140,6 +141,8 @@ const pl_gemm_table PL_SIMD(pl_gemm_table) = {
     .nr_f64 = 2 * PL_VD,
     .tile_f32 = f32_tile,
     .tile_f64 = f64_tile,
+    .chain_f32 = f32_chain,
+    .chain_f64 = f64_chain,
     .pack_a_f32 = f32_pack_a,
     .pack_a_f64 = f64_pack_a,
     .pack_b_f32 = f32_pack_b,

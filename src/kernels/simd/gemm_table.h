@@ -38,6 +38,9 @@ typedef struct pl_gemm_table {
     int64_t mr_f32, nr_f32, mr_f64, nr_f64;
     void (*tile_f32)(const pl_tile_f32 *t);
     void (*tile_f64)(const pl_tile_f64 *t);
+    /* The same for alpha 1 and beta 0 or 1, as one chain of rounded products and sums from C on. */
+    void (*chain_f32)(const pl_tile_f32 *t);
+    void (*chain_f64)(const pl_tile_f64 *t);
     /* element (i, k) of the source at a[i * rs + k * cs], times factor[k] unless NULL */
     void (*pack_a_f32)(const pl_f32 *a, int64_t rs, int64_t cs, int64_t rows, int64_t k,
                        const pl_f32 *factor, pl_f32 *to);

@@ -175,11 +175,11 @@ static void output_rows(const pl_winograd_rows *g, const float *m, float bias, p
     }
 }
 #elif PL_SIMD_FMA
-/* Eight tiles side by side, in the orders of `input` and `output`. Where a row has more, its last
- * eight end with it, so that some are computed twice. */
+/* Eight tiles at a time, in the same order as `input` and `output`. If a row has more, its last
+ * group ends at the row's end, so some tiles are computed twice. */
 enum { STAGE_MAX = 4096 };
 
-/* 16 columns as 8 even and 8 odd ones. */
+/* Splits 16 columns into 8 even and 8 odd ones. */
 static inline void split(const float *p, pl_vf *even, pl_vf *odd) {
     const __m256 a =
         _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 8), 1);
@@ -213,8 +213,8 @@ static inline __attribute__((always_inline)) void input_tiles(const float *p, in
     }
 }
 
-/* To tile t of row k of the panels. What runs over the tiles of a row is written again with the
- * next one, or is never read as a tile; what runs over a panel begins the next. */
+/* Stores at tile t of row k of the panels. Lanes beyond the end of a row are overwritten by the
+ * next row or never read; lanes beyond a panel go to the start of the next one. */
 static inline __attribute__((always_inline)) void
 store_tiles(const pl_winograd_rows *g, const pl_vf z[16], int64_t t, int64_t k, float *v) {
     const int64_t at = t % g->nr, first = g->nr - at;
@@ -227,7 +227,7 @@ store_tiles(const pl_winograd_rows *g, const pl_vf z[16], int64_t t, int64_t k, 
     }
     const pl_vi lane = { 0, 1, 2, 3, 4, 5, 6, 7 };
     const pl_vi turn = lane + (int32_t)first, here = lane >= (int32_t)(PL_VF - first);
-    const bool ends = t + first >= g->rows * g->tiles_x; /* no panel follows */
+    const bool ends = t + first >= g->rows * g->tiles_x; /* this is the last panel */
     float *next = to - at + g->depth * g->nr;
     to += first - PL_VF;
     PL_UNROLL
@@ -239,7 +239,7 @@ store_tiles(const pl_winograd_rows *g, const pl_vf z[16], int64_t t, int64_t k, 
     }
 }
 
-/* The rows that the tiles read, with their padding; beyond the last the stage is zero. */
+/* Copies the rows that the tiles read, with padding; zeros after the last. */
 static void stage_rows(const pl_winograd_rows *g, const pl_f32 *plane, int64_t pitch, float *to) {
     const int64_t n_rows = 2 * g->rows + 2;
     const int64_t top = 2 * g->row0 - g->pad_y, width = pitch - g->pad_x;

@@ -1,7 +1,9 @@
 /* Bound of dot products. The sum of absolute terms comes from the node's own kernel in float;
  * inherited errors add in quadrature. */
 #include <math.h>
+#include <stdatomic.h>
 
+#include "ops/bound_int.h"
 #include "ops/lib/bound_nn.h"
 
 void pl_b_add_stored(const pl_bound *c, const double *y, double *e, int64_t n) {
@@ -57,32 +59,66 @@ static void clear(dot_run *r) {
     }
 }
 
-/* x[i] := |input i| * times, as a new tensor. */
-static pl_status put_magnitude(dot_run *r, int i, double times) {
+enum { GRAIN = 16384 };
+
+typedef struct put_job {
+    const double *from, *e; /* e may be NULL */
+    double *to;             /* one of the two */
+    pl_f32 *to_f32;
+    double scale, times;
+    bool error_only;
+} put_job;
+
+static void magnitude_block(void *ctx, int64_t begin, int64_t end) {
+    const put_job *j = ctx;
+    const double times = j->times;
+    for (int64_t k = begin; j->to != NULL && k < end; k++)
+        j->to[k] = fabs(j->from[k]) * times;
+    for (int64_t k = begin; j->to_f32 != NULL && k < end; k++)
+        j->to_f32[k] = (float)(fabs(j->from[k]) * times);
+}
+
+static void square_block(void *ctx, int64_t begin, int64_t end) {
+    const put_job *j = ctx;
+    for (int64_t k = begin; k < end; k++) {
+        const double x = j->error_only ? 0 : fabs(j->from[k]);
+        const double v = (x + (j->e == NULL ? 0 : j->e[k])) / j->scale;
+        const double square = v * v * j->times;
+        if (j->to != NULL)
+            j->to[k] = square;
+        else
+            j->to_f32[k] = (float)square;
+    }
+}
+
+/* x[i] := a new tensor of the kernel's own precision, filled by fn. */
+static pl_status put(dot_run *r, int i, pl_pool_fn fn, put_job *job) {
     pl_bound *c = r->c;
-    const double *from = pl_b_x(c, i);
     const pl_tensor *t = pl_b_in(c, i);
-    if (from == NULL) return pl_fail_memory(c->err, 1);
-    PL_TRY(pl_tensor_new(PL_F64, t->rank, t->dims, &r->x[i], c->err));
-    double *to = r->x[i]->data;
-    for (int64_t k = 0; k < t->n_elements; k++)
-        to[k] = fabs(from[k]) * times;
+    job->from = pl_b_x(c, i);
+    if (job->from == NULL) return pl_fail_memory(c->err, 1);
+    const bool f32 = r->precision == PL_F32 && t->dtype == PL_F64;
+    PL_TRY(pl_tensor_new(f32 ? PL_F32 : PL_F64, t->rank, t->dims, &r->x[i], c->err));
+    if (f32)
+        job->to_f32 = r->x[i]->data;
+    else
+        job->to = r->x[i]->data;
+    pl_pool_for(c->pool, t->n_elements, GRAIN, fn, job);
     return PL_OK;
+}
+
+/* x[i] := |input i| * times. */
+static pl_status put_magnitude(dot_run *r, int i, double times) {
+    put_job job = { .times = times };
+    return put(r, i, magnitude_block, &job);
 }
 
 /* x[i] := ((|x| + E) / scale)^2, the magnitude of a factor; or (E / scale)^2 of the error alone. */
 static pl_status put_square(dot_run *r, int i, bool error_only, double scale, double times) {
-    pl_bound *c = r->c;
-    const double *from = pl_b_x(c, i), *e = pl_b_e(c, i);
-    const pl_tensor *t = pl_b_in(c, i);
-    if (from == NULL) return pl_fail_memory(c->err, 1);
-    PL_TRY(pl_tensor_new(PL_F64, t->rank, t->dims, &r->x[i], c->err));
-    double *to = r->x[i]->data;
-    for (int64_t k = 0; k < t->n_elements; k++) {
-        const double v = ((error_only ? 0 : fabs(from[k])) + (e == NULL ? 0 : e[k])) / scale;
-        to[k] = v * v * times;
-    }
-    return PL_OK;
+    put_job job = {
+        .e = pl_b_e(r->c, i), .error_only = error_only, .scale = scale, .times = times
+    };
+    return put(r, i, square_block, &job);
 }
 
 static pl_status put_zero(dot_run *r, int i) {
@@ -104,7 +140,7 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
     /* The kernel multiplies by alpha and beta: give both parts one sign. */
     if (st == PL_OK && has_bias(r))
         st = put_magnitude(r, d->bias, (d->alpha < 0) != (d->beta < 0) ? -1 : 1);
-    if (st == PL_OK) st = pl_b_apply(r->c, r->x, r->precision, 0, out);
+    if (st == PL_OK) st = pl_b_apply_raw(r->c, r->x, r->precision, 0, out);
     clear(r);
     return st;
 }
@@ -112,31 +148,58 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
 double pl_b_sum_error(double k, double s, double y) {
     enum { STEADY = 2 };
     const double drift = sqrt(k) / 2 * y;
-    return fmin(sqrt(STEADY * s * STEADY * s + drift * drift) + y, (k + 1) * s);
+    const double steady = sqrt(STEADY * s * STEADY * s + drift * drift) + y, most = (k + 1) * s;
+    return most < steady || isnan(steady) ? most : steady; /* fmin, without a call */
+}
+
+typedef struct local_job {
+    const dot_run *r;
+    const pl_f32 *s_f32; /* one of the two */
+    const double *s, *y;
+    double *e;
+    atomic_bool lost; /* a sum left the range of float */
+} local_job;
+
+static void local_block(void *ctx, int64_t begin, int64_t end) {
+    local_job *j = ctx;
+    const double k = j->r->dot->k, u = j->r->c->u_acc;
+    bool lost = false;
+    for (int64_t i = begin; j->s != NULL && i < end; i++)
+        j->e[i] = u * pl_b_sum_error(k, fabs(j->s[i]), fabs(j->y[i]));
+    for (int64_t i = begin; j->s_f32 != NULL && i < end; i++) {
+        const double s = fabs((double)j->s_f32[i]);
+        j->e[i] = u * pl_b_sum_error(k, s, fabs(j->y[i]));
+        lost = lost || (!isfinite(s) && isfinite(j->y[i]));
+    }
+    if (lost) atomic_store(&j->lost, true);
+}
+
+/* The sums of magnitudes once, and what they round into e. */
+static pl_status local_once(dot_run *r, double *e, bool *lost) {
+    pl_tensor *s = NULL;
+    local_job job = { .r = r, .y = pl_b_y(r->c, 0), .e = e };
+    if (job.y == NULL) return pl_fail_memory(r->c->err, 1);
+    PL_TRY(sum_once(r, &s));
+    if (s->dtype == PL_F32)
+        job.s_f32 = s->data;
+    else
+        job.s = s->data;
+    atomic_init(&job.lost, false);
+    pl_pool_for(r->c->pool, s->n_elements, GRAIN, local_block, &job);
+    *lost = atomic_load(&job.lost);
+    pl_tensor_unref(s);
+    return PL_OK;
 }
 
 /* Adds the rounding of the sum itself to e. Sums that overflow float are repeated in double. */
 static pl_status add_local(dot_run *r, double *e) {
-    const pl_tensor *y = pl_b_out(r->c, 0);
-    const double *py = pl_b_y(r->c, 0);
-    pl_tensor *s = NULL;
-    if (py == NULL) return pl_fail_memory(r->c->err, 1);
-    PL_TRY(sum_once(r, &s));
-    bool redo = false;
-    const double *ps = s->data;
-    for (int64_t i = 0; r->precision == PL_F32 && i < y->n_elements && !redo; i++)
-        redo = !isfinite(ps[i]) && isfinite(py[i]);
-    if (redo) {
-        pl_tensor_unref(s);
-        s = NULL;
+    bool lost = false;
+    PL_TRY(local_once(r, e, &lost));
+    if (lost && r->precision == PL_F32) {
         r->precision = PL_F64;
-        PL_TRY(sum_once(r, &s));
-        ps = s->data;
+        PL_TRY(local_once(r, e, &lost));
     }
-    for (int64_t i = 0; i < y->n_elements; i++)
-        e[i] = r->c->u_acc * pl_b_sum_error(r->dot->k, fabs(ps[i]), fabs(py[i]));
-    pl_b_add_stored(r->c, py, e, y->n_elements);
-    pl_tensor_unref(s);
+    pl_b_add_stored(r->c, pl_b_y(r->c, 0), e, pl_b_out(r->c, 0)->n_elements);
     return PL_OK;
 }
 

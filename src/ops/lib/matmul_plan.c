@@ -216,7 +216,7 @@ pl_status pl_matmul_eval(pl_eval *c, int i_a, int i_b, pl_matmul_options options
     pl_f32 *fy = pl_compute_out_f32(c, y);
     if (fa == NULL || fb == NULL || fy == NULL) return pl_eval_memory(c);
     if (c->naive) {
-        PL_TRY(pl_gemm_plain_f32(&p.gemm, (float)alpha, fa, fb, 0, fy, c->err));
+        PL_TRY(pl_gemm_long_f32(c->pool, &p.gemm, (float)alpha, fa, fb, 0, fy, c->err));
         pl_compute_store(c, y, fy);
         return PL_OK;
     }

@@ -124,7 +124,7 @@ static pl_status gemm_with(pl_eval *c, const pl_fused *fused) {
     }
     if (t != NULL && beta != 0) spread_f32(t, fc, fy, p.m, p.n);
     if (c->naive) {
-        PL_TRY(pl_gemm_plain_f32(&p.gemm, (float)alpha, fa, fb, (float)beta, fy, c->err));
+        PL_TRY(pl_gemm_long_f32(c->pool, &p.gemm, (float)alpha, fa, fb, (float)beta, fy, c->err));
     } else {
         PL_TRY(pl_gemm_f32(c->pool, &p.gemm, (float)alpha, fa, fb, (float)beta, fy,
                            pl_kept_gemm(kept), c->err));

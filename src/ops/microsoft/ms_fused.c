@@ -101,7 +101,7 @@ static pl_status product(pl_eval *c, const pl_matmul *p, void *y, bool is_f64) {
     }
     const pl_f32 *x = pl_compute_in_f32(c, 0, NULL), *w = pl_compute_in_f32(c, 1, kept);
     if (x == NULL || w == NULL) return pl_eval_memory(c);
-    if (c->naive) return pl_gemm_plain_f32(&p->gemm, 1, x, w, 0, y, c->err);
+    if (c->naive) return pl_gemm_long_f32(c->pool, &p->gemm, 1, x, w, 0, y, c->err);
     return pl_gemm_f32(c->pool, &p->gemm, 1, x, w, 0, y, pl_kept_gemm(kept), c->err);
 }
 

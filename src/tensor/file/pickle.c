@@ -239,6 +239,16 @@ static pl_status call(machine *m) {
     return PL_OK;
 }
 
+/* Attributes: of an object that is made by a call they are kept, of others (the versions of a
+ * state_dict) dropped. */
+static pl_status build(machine *m) {
+    const value *state = pop(m);
+    if (state == NULL || m->n_stack <= floor_of(m)) return fail(m, "the stack is empty");
+    value *to = m->stack[m->n_stack - 1];
+    if (to->kind == PL_PICKLE_CALL && to->state == NULL) to->state = state;
+    return PL_OK;
+}
+
 static pl_status persistent(machine *m) {
     const value *args = pop(m);
     value *v;
@@ -348,7 +358,7 @@ static pl_status step(machine *m) {
     case 0x93: /* STACK_GLOBAL */ return read_global(m, true);
     case 'R':
     case 0x81: /* NEWOBJ */ return call(m);
-    case 'b': /* BUILD: attributes, such as the versions of a state_dict */
+    case 'b': /* BUILD */ return build(m);
     case '0': return drop(m);
     case 'Q': return persistent(m);
     case 'q': return memo(m, 1, true);

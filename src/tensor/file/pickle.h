@@ -35,6 +35,7 @@ typedef struct pl_pickle_value {
     struct pl_pickle_value **items;                /* TUPLE, LIST, DICT, CALL */
     size_t n_items, capacity;                      /* */
     const struct pl_pickle_value *callable, *args; /* CALL; PERSISTENT: args */
+    const struct pl_pickle_value *state;           /* CALL: what BUILD gives it; NULL */
 } pl_pickle_value;
 
 enum { PL_PICKLE_BYTES_MAX = 16 << 20 }; /* a value may take a hundred times its bytes */

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "base/strmap.h"
 #include "tensor/file/pickle.h"
+#include "tensor/file/pickle_numpy.h"
 #include "tensor/file/zip.h"
 
 enum {
@@ -31,6 +32,7 @@ typedef struct reader {
     pl_strmap names;    /* names used so far */
     pl_buf path;        /* path of the current value */
     size_t n_tensors, n_visits, n_copied;
+    int n_settings; /* Namespaces around what is walked */
     pl_npz_visit visit_take;
     void *ctx;
     pl_err *err;
@@ -370,6 +372,42 @@ static pl_status walk_ordered(reader *r, const value *v, int depth) {
     return walk_dict(r, v, depth);
 }
 
+/* Text, numbers and containers of them: nothing that plumb would have to compare. */
+static bool is_plain_data(reader *r, const value *v, int depth) {
+    if (v == NULL) return true;
+    if (depth > DEPTH_MAX || ++r->n_visits > VISITS_MAX || v->kind == PL_PICKLE_CALL ||
+        v->kind == PL_PICKLE_PERSISTENT)
+        return false;
+    for (size_t i = 0; i < v->n_items; i++)
+        if (!is_plain_data(r, v->items[i], depth + 1)) return false;
+    return true;
+}
+
+/* Megatron keeps its command line in a checkpoint, as an argparse.Namespace. Its numbers and
+ * tensors are read; an enum or a path in it is a setting, as a text is. */
+static pl_status walk_settings(reader *r, const value *v, int depth) {
+    if (v->state == NULL) return PL_OK;
+    if (v->state->kind != PL_PICKLE_DICT || v->args->n_items > 0)
+        return fail(r, "bad attributes of a Namespace");
+    r->n_settings++;
+    PL_TRY(walk_dict(r, v->state, depth));
+    r->n_settings--;
+    return PL_OK;
+}
+
+static bool is_setting(reader *r, const value *v) {
+    return r->n_settings > 0 && v->n_items == 0 && is_plain_data(r, v->args, 0) &&
+           is_plain_data(r, v->state, 0);
+}
+
+static pl_status walk_numpy(reader *r, const value *v) {
+    pl_tensor *t = NULL;
+    pl_err why = PL_ERR_INIT;
+    const pl_status st = pl_pickle_numpy(v, &t, &why);
+    if (st != PL_OK) return pl_fail(r->err, st, "%.200s: %s", here(r), why.message);
+    return give_take(r, t);
+}
+
 static pl_status walk_call(reader *r, const value *v, int depth) {
     const value *f = v->callable;
     if (makes_tensor(f)) {
@@ -382,7 +420,10 @@ static pl_status walk_call(reader *r, const value *v, int depth) {
         return walk_ordered(r, v, depth);
     if (is(f, "torch.Size") && v->args->n_items == 1) return walk(r, v->args->items[0], depth + 1);
     if (is(f, "torch.device")) return PL_OK;
-    return refuse(r, f);
+    if (pl_pickle_is_numpy(v)) return walk_numpy(r, v);
+    if (is(f, "argparse.Namespace") || is(f, "types.SimpleNamespace"))
+        return walk_settings(r, v, depth);
+    return is_setting(r, v) ? PL_OK : refuse(r, f);
 }
 
 static pl_status walk(reader *r, const value *v, int depth) {
@@ -400,7 +441,8 @@ static pl_status walk(reader *r, const value *v, int depth) {
     case PL_PICKLE_LIST: return walk_list(r, v, depth);
     case PL_PICKLE_DICT: return walk_dict(r, v, depth);
     case PL_PICKLE_CALL: return walk_call(r, v, depth);
-    case PL_PICKLE_GLOBAL: return type_of(v) != PL_UNDEFINED ? PL_OK : refuse(r, v);
+    case PL_PICKLE_GLOBAL:
+        return type_of(v) != PL_UNDEFINED || r->n_settings > 0 ? PL_OK : refuse(r, v);
     case PL_PICKLE_PERSISTENT: return fail(r, "a storage without a tensor");
     }
     return fail(r, "unknown value");

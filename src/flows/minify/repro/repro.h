@@ -36,7 +36,7 @@ typedef struct pl_repro {
     bool eval, backward;      /* what was done to the model before */
     const char *amp;          /* "", "fp16", "bf16" */
     pl_accuracy_options rule; /* when its outputs are wrong; .accuracy false = by blame alone */
-    /* Which level or pass of the backend does it, and the reason; NULL = not asked for. */
+    /* Level or pass of the backend that causes it, and the reason; NULL = not requested. */
     const char *bisect_level, *bisect_pass, *bisect_reason;
     const char *remains; /* JSON of what is left of the original's weights; NULL = not asked */
     /* Filled by pl_repro_observe. */

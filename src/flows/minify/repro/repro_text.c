@@ -355,7 +355,7 @@ static void put_how(const pl_repro *r, pl_buf *out) {
                      "    ./run.sh minify    # makes it smaller\n");
 }
 
-/* What --bisect found. */
+/* The result of --bisect. */
 static void put_cause(const pl_repro *r, pl_buf *out) {
     const char *level = or_empty(r->bisect_level), *pass = or_empty(r->bisect_pass);
     pl_buf_puts(out, "\nCause: ");

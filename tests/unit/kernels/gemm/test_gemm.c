@@ -356,6 +356,33 @@ static void test_gemm__an_integer_zero_point_out_of_range_is_refused(void **stat
     assert_int_equal(pl_gemm_i8(NULL, &s, &x, false, z, &x, false, none, &c, NULL), PL_E_INVALID);
 }
 
+/* The long sums are the plain ones, to the bit: any shape, with alpha and beta, on a pool. */
+static void test_gemm__long_sums_are_the_plain_ones(void **state) {
+    (void)state;
+    const int64_t shapes[][3] = {
+        { 1, 1, 1 }, { 1, 70, 513 }, { 5, 33, 800 }, { 67, 50, 9 }, { 3, 7, 0 }
+    };
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        for (int v = 0; v < 4; v++) {
+            const int64_t m = shapes[i][0], n = shapes[i][1], k = shapes[i][2];
+            pl_gemm_shape s = { .m = m, .n = n, .k = k, .batch = 1 };
+            s.trans_a = v % 2 == 1;
+            s.trans_b = v >= 2;
+            float *a = malloc((size_t)(m * k + k * n + 2 * m * n + 1) * sizeof(float));
+            float *b = a + m * k, *want = b + k * n, *got = want + m * n;
+            for (int64_t q = 0; q < m * k + k * n; q++)
+                a[q] = (float)((q * 7919 + 13) % 1009) / 307.0f - 1.5f;
+            for (int64_t q = 0; q < m * n; q++)
+                want[q] = got[q] = (float)q;
+            const float alpha = v == 1 ? 0.7f : 1, beta = v == 2 ? -0.3f : 0;
+            assert_int_equal(pl_gemm_plain_f32(&s, alpha, a, b, beta, want, NULL), PL_OK);
+            assert_int_equal(pl_gemm_long_f32(pool, &s, alpha, a, b, beta, got, NULL), PL_OK);
+            assert_memory_equal(want, got, (size_t)(m * n) * sizeof(float));
+            free(a);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemm__every_small_size_and_transpose_is_right),
@@ -370,6 +397,7 @@ int main(void) {
         cmocka_unit_test(test_gemm__running_out_of_memory_is_an_error),
         cmocka_unit_test(test_gemm__integers_are_exact),
         cmocka_unit_test(test_gemm__an_integer_zero_point_out_of_range_is_refused),
+        cmocka_unit_test(test_gemm__long_sums_are_the_plain_ones),
     };
     return cmocka_run_group_tests(tests, pool_set_up, pool_tear_down);
 }
