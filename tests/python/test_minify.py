@@ -89,14 +89,21 @@ def test_chain_1001(folder):
     return check_row(folder, folder / "m.onnxtxt", ["op=Relu"], 2 * math.log2(1001) + 8, 1)
 
 
-def test_chain_5001_is_cheap(folder):
-    bench.chain(folder / "m.onnxtxt", 2500)
+def query_ms(folder, n_pairs):
+    """CPU milliseconds that plumb itself takes for one query."""
+    folder.mkdir()
+    bench.chain(folder / "m.onnxtxt", n_pairs)
     assert call("convert", folder / "m.onnxtxt", folder / "m.onnx").returncode == 0
     r, _, _ = minify(folder, folder / "m.onnx", "--check", f"{oracle(folder)} {{model}} op=Relu", "-q")
-    assert r["queries"] <= 2 * math.log2(5001) + 8 and r["nodes_after"] == 1, r
-    ms = 1000 * r["overhead_seconds"] / r["runs"]
-    assert ms < 2, f"{ms:.2f} ms"  # 0.6 to 0.8 on a quiet machine (bench/minify); twice that under load
-    return f"{ms:.2f} ms of CPU a query"
+    assert r["queries"] <= 2 * math.log2(2 * n_pairs + 1) + 8 and r["nodes_after"] == 1, r
+    return 1000 * r["overhead_seconds"] / r["runs"]
+
+
+def test_chain_5001_is_cheap(folder):
+    """Five times the nodes: about five times the time, where something quadratic would take 25 times (bench/minify has the times)."""
+    small, large = query_ms(folder / "small", 500), query_ms(folder / "large", 2500)
+    assert large < 12 * small, f"{small:.2f} ms, {large:.2f} ms"
+    return f"{small:.2f} and {large:.2f} ms of CPU a query"
 
 
 def test_pair_10_apart(folder):
@@ -443,6 +450,14 @@ def test_names_that_a_shell_would_take_apart(folder):
     assert not (folder / "ran").exists()
 
 
+def runs(pid, words):
+    """By its words, too: another process may have its number by now. A zombie has none."""
+    try:
+        return words in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def test_an_interrupt_ends_the_check_too(folder):
     """Ctrl-C goes to the group at the terminal: what the check started is not left behind."""
     text(folder / "m.onnxtxt", "  y = Relu(x)")
@@ -455,12 +470,11 @@ def test_an_interrupt_ends_the_check_too(folder):
     pid = int((folder / "pid").read_text())
     os.killpg(run.pid, signal.SIGINT)
     run.wait(20)
-    gone = lambda: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text()  # noqa: E731
-    while not gone() and time.monotonic() < end:
+    end = time.monotonic() + 20
+    while (left := runs(pid, b"sleep 60")) and time.monotonic() < end:
         time.sleep(0.01)
-    left = not gone()
     if left:
-        os.killpg(pid, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     assert not left, "the check goes on"
 
 
