@@ -462,12 +462,13 @@ static int part_run(const conv_run *r, int64_t item, int64_t part) {
     const void *src = l->in != NULL ? (const void *)(r->reordered + (size_t)input * l->src_bytes)
                                     : (const void *)(r->x + input * l->n_src);
     const void *dst = lib.pd_md(l->pd, QUERY_DST, 0);
+    const float *bias = r->bias == NULL ? NULL : r->bias + part * l->groups * l->co;
     const operand operands[] = {
         { ARG_SRC, lib.pd_md(l->pd, QUERY_SRC, 0), (void *)(uintptr_t)src },
         { ARG_WEIGHTS, lib.pd_md(l->pd, QUERY_WEIGHTS, 0),
           l->packed + (size_t)part * l->weight_bytes },
         { ARG_DST, dst, to },
-        { ARG_BIAS, &l->bias, (void *)(uintptr_t)(r->bias + part * l->groups * l->co) },
+        { ARG_BIAS, &l->bias, (void *)(uintptr_t)bias },
     };
     int st = execute(l->pd, l->primitive, operands, l->has_bias ? 4 : 3);
     const operand back[] = { { ARG_SRC, dst, to }, { ARG_DST, &l->dst, y } };
