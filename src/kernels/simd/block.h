@@ -20,11 +20,15 @@ static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
         p += 4;
     }
     if ((n & 2) != 0) {
-        _mm_storel_pi((__m64 *)p, part);
+        const double two = _mm_cvtsd_f64(_mm_castps_pd(part));
+        memcpy(p, &two, sizeof two); /* a tensor may lie at any address: the scalar stores of gcc want it aligned */
         part = _mm_movehl_ps(part, part);
         p += 2;
     }
-    if ((n & 1) != 0) _mm_store_ss((float *)p, part);
+    if ((n & 1) != 0) {
+        const float one = _mm_cvtss_f32(part);
+        memcpy(p, &one, sizeof one);
+    }
 #else
     if (n == PL_VF)
         pl_vf_store(p, v);
@@ -46,7 +50,10 @@ static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
         part = _mm256_extractf128_pd((__m256d)v, 1);
         p += 2;
     }
-    if ((n & 1) != 0) _mm_store_sd((double *)p, part);
+    if ((n & 1) != 0) {
+        const double one = _mm_cvtsd_f64(part);
+        memcpy(p, &one, sizeof one);
+    }
 #else
     if (n == PL_VD)
         pl_vd_store(p, v);
