@@ -209,14 +209,23 @@ int pl_dir_fd(const pl_dir *dir) {
 
 /* ---- looking and reading ---- */
 
-pl_kind pl_dir_look(const pl_dir *dir, const char *name, uint64_t *n_bytes) {
-    struct stat info;
+/* What a name is. One system call for a plain name in the folder itself, which is nearly always the
+ * case; links and longer names go through open_beneath. */
+static bool look(const pl_dir *dir, const char *name, struct stat *info) {
+    const bool plain = strchr(name, '/') == NULL && is_part(name, strlen(name));
+    if (plain && fstatat(dir->fd, name, info, AT_SYMLINK_NOFOLLOW) != 0) return false;
+    if (plain && !S_ISLNK(info->st_mode)) return true;
     /* O_PATH with O_NOFOLLOW opens a link itself, but openat2 without links refuses it. */
     const int fd = open_beneath(dir, name, O_PATH, 0);
-    if (fd < 0) return errno == ELOOP ? PL_KIND_OTHER : PL_KIND_NONE;
-    const bool told = fstat(fd, &info) == 0;
+    if (fd < 0) return false;
+    const int told = fstat(fd, info);
     close(fd);
-    if (!told) return PL_KIND_NONE;
+    return told == 0;
+}
+
+pl_kind pl_dir_look(const pl_dir *dir, const char *name, uint64_t *n_bytes) {
+    struct stat info;
+    if (!look(dir, name, &info)) return errno == ELOOP ? PL_KIND_OTHER : PL_KIND_NONE;
     if (n_bytes != NULL) *n_bytes = (uint64_t)info.st_size;
     return S_ISREG(info.st_mode)   ? PL_KIND_FILE
            : S_ISDIR(info.st_mode) ? PL_KIND_FOLDER
@@ -225,17 +234,12 @@ pl_kind pl_dir_look(const pl_dir *dir, const char *name, uint64_t *n_bytes) {
 
 bool pl_dir_is_own(const pl_dir *dir, const char *name) {
     struct stat info;
-    const int fd = open_beneath(dir, name, O_PATH, 0);
-    const bool own = fd >= 0 && fstat(fd, &info) == 0 && info.st_uid == getuid();
-    if (fd >= 0) close(fd);
-    return own;
+    return look(dir, name, &info) && info.st_uid == getuid();
 }
 
 bool pl_dir_when(const pl_dir *dir, const char *name, int64_t *out) {
     struct stat info;
-    const int fd = open_beneath(dir, name, O_PATH, 0);
-    const bool told = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
-    if (fd >= 0) close(fd);
+    const bool told = look(dir, name, &info) && S_ISREG(info.st_mode);
     if (told) *out = (int64_t)info.st_mtime;
     return told;
 }

@@ -85,40 +85,42 @@ pl_status pl_node_fail(pl_err *err, pl_status status, const pl_node *node, const
 
 /* ---- resolving ---- */
 
-/* First row of each op name; rows of one op are adjacent (a test checks it). Rebuilt for every
- * call: 500 insertions are cheap, and there is no global state. */
-static pl_status index_rows(pl_strmap *index, pl_err *err) {
-    for (size_t f = 0; f < N_FAMILIES; f++) {
-        const char *last = "";
-        for (const pl_op_def *row = families[f].rows; row->name != NULL; row++) {
-            if (strcmp(row->name, last) == 0) continue;
-            last = row->name;
-            if (pl_strmap_has(index, row->name)) continue; /* another domain: searched slowly */
-            if (pl_strmap_put(index, row->name, (void *)(uintptr_t)row) != 0) {
-                return pl_fail_memory(err, sizeof(*row));
-            }
-        }
-    }
-    return PL_OK;
+/* Rows of one op are adjacent (a test checks it). */
+static const pl_op_def *first_row(const char *name) {
+    for (size_t f = 0; f < N_FAMILIES; f++)
+        for (const pl_op_def *row = families[f].rows; row->name != NULL; row++)
+            if (strcmp(row->name, name) == 0) return row;
+    return NULL;
 }
 
-static const pl_op_def *find_row(const pl_strmap *index, const pl_node *node) {
-    const pl_op_def *row = pl_strmap_get(index, node->op);
+/* The first row of each op that the model has met so far: a model has few operators, so that an
+ * index of all rows would cost a small model more than the rest of its preparation. */
+static const pl_op_def *remembered_row(pl_strmap *met, const char *name) {
+    const pl_op_def *row = pl_strmap_get(met, name);
+    if (row != NULL) return row;
+    row = first_row(name);
+    /* Without memory for the entry, the next node with this op searches again. */
+    if (row != NULL) (void)pl_strmap_put(met, row->name, (void *)(uintptr_t)row);
+    return row;
+}
+
+static const pl_op_def *find_row(pl_strmap *met, const pl_node *node) {
+    const pl_op_def *row = remembered_row(met, node->op);
     if (row == NULL) return NULL;
     for (const pl_op_def *r = row; r->name != NULL && strcmp(r->name, row->name) == 0; r++) {
         if (strcmp(row_domain(r), node->domain) == 0 && row_serves(r, node->opset)) return r;
     }
-    return pl_op_find(node->domain, node->op, node->opset);
+    return pl_op_find(node->domain, node->op, node->opset); /* another domain's rows of that name */
 }
 
-static pl_status fail_unknown(const pl_strmap *index, const pl_node *node, pl_err *err) {
+static pl_status fail_unknown(const pl_node *node, pl_err *err) {
     const char *domain = node->domain[0] == '\0' ? "ai.onnx" : node->domain;
     if (node->opset == 0 && node->domain[0] == '\0') {
         return pl_node_fail(err, PL_E_INVALID, node,
                             "the model imports no opset for domain '%s' of op '%s'", domain,
                             node->op);
     }
-    const bool other_version = pl_strmap_has(index, node->op);
+    const bool other_version = first_row(node->op) != NULL;
     return pl_node_fail(err, PL_E_UNSUPPORTED, node, "op '%s' of domain '%s' at opset %d is %s",
                         node->op, domain, node->opset,
                         other_version ? "not supported in that version or domain" : "not known");
@@ -180,12 +182,11 @@ static pl_status check_attrs(const pl_node *node, pl_err *err) {
 /* Domains that are not imported use the newest version of the operator, as in runtimes. */
 static int version_without_import(const pl_node *node) {
     int version = 1;
-    for (size_t i = 0; pl_op_at(i) != NULL; i++) {
-        const pl_op_def *row = pl_op_at(i);
-        if (strcmp(row->name, node->op) == 0 && strcmp(row_domain(row), node->domain) == 0 &&
-            row->since > version)
-            version = row->since;
-    }
+    for (size_t f = 0; f < N_FAMILIES; f++)
+        for (const pl_op_def *row = families[f].rows; row->name != NULL; row++)
+            if (row->since > version && strcmp(row->name, node->op) == 0 &&
+                strcmp(row_domain(row), node->domain) == 0)
+                version = row->since;
     return version;
 }
 
@@ -197,18 +198,18 @@ static bool is_foreign(const pl_node *node) {
 }
 
 typedef struct resolving {
-    pl_strmap index;
+    pl_strmap met;
     bool known; /* unknown operators are allowed */
 } resolving;
 
 static pl_status resolve_graph(void *ctx, pl_graph *graph, pl_err *err) {
-    const resolving *r = ctx;
+    resolving *r = ctx;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         pl_node *node = graph->nodes[i];
         if (node->opset == 0 && node->domain[0] != '\0') node->opset = version_without_import(node);
-        node->def = find_row(&r->index, node);
+        node->def = find_row(&r->met, node);
         if (node->def == NULL && r->known && is_foreign(node)) node->def = &pl_op_foreign;
-        if (node->def == NULL) return fail_unknown(&r->index, node, err);
+        if (node->def == NULL) return fail_unknown(node, err);
         if (node->def == &pl_op_foreign) {
             PL_TRY(pl_node_each_body(node, resolve_graph, ctx, err));
             continue;
@@ -222,10 +223,9 @@ static pl_status resolve_graph(void *ctx, pl_graph *graph, pl_err *err) {
 }
 
 static pl_status resolve(pl_model *model, bool known, pl_err *err) {
-    resolving r = { .index = PL_STRMAP_INIT, .known = known };
-    pl_status st = index_rows(&r.index, err);
-    if (st == PL_OK) st = resolve_graph(&r, model->graph, err);
-    pl_strmap_release(&r.index);
+    resolving r = { .met = PL_STRMAP_INIT, .known = known };
+    const pl_status st = resolve_graph(&r, model->graph, err);
+    pl_strmap_release(&r.met);
     return st;
 }
 

@@ -3,7 +3,8 @@
  * and against the graph that ONNX Runtime made of them.
  *
  * Models of .cache/models are used when they are there; PLUMB_TEST_MODELS=all takes every one of
- * them and prints the table. */
+ * them and prints the table.
+ * slow: whole models, renamed and reordered */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
