@@ -589,6 +589,10 @@ static pl_status skip_group_norm_eval(pl_eval *c) {
     .out = PL_PORTS({ "output", F, 0 }, { "mean", F, OPT }, { "inv_std_var", F, OPT },             \
                     { "input_skip_bias_sum", F, OPT }),                                            \
     .attrs = PL_ATTRS(PL_A_FLOAT("epsilon", 1e-12))
+#define BIAS_DROPOUT_IN                                                                            \
+    PL_PORTS({ "data", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME },                             \
+             { "residual", F, PL_PORT_SAME | OPT }, { "ratio", F, OPT },                           \
+             { "training_mode", PL_T_BOOL, OPT })
 #define GROUP_ATTRS                                                                                \
     .attrs = PL_ATTRS(PL_A_REQUIRED("activation", INT), PL_A_INT("channels_last", 1),              \
                       PL_A_FLOAT("epsilon", 1e-5), PL_A_REQUIRED("groups", INT))
@@ -598,6 +602,13 @@ const pl_op_def pl_ops_ms_fused[] = {
     { .name = "BiasAdd", MS, .in = PL_PORTS({ "X", F, PL_PORT_SAME }, { "bias", F, PL_PORT_SAME }, { "skip", F, PL_PORT_SAME }), Y,
       RULES(PL_OP_ELEMENTWISE, bias_add_infer, bias_add_eval, pl_ms_bias_add, PL_AMP_WIDEST), .emit = pl_emit_bias_add,
       .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] b, float[2,3,4] s) => (y) { y = com.microsoft.BiasAdd(x, b, s) }", NULL, 0 }) },
+    { .name = "BiasDropout", MS, .in = BIAS_DROPOUT_IN, .out = PL_PORTS({ "output", F, 0 }, { "mask", PL_T_BOOL, OPT }), .attrs = PL_ATTRS(PL_A_INT("seed", 0)),
+      RULES(PL_OP_RANDOM, pl_ms_bias_dropout_infer, pl_ms_bias_dropout_eval, pl_ms_bias_dropout, PL_AMP_WIDEST), .emit = pl_emit_bias_dropout,
+      .samples = PL_SAMPLES({ "(float[2,3,4] x, float[4] b, float[2,3,4] r) => (y, m) { y, m = com.microsoft.BiasDropout(x, b, r) }", NULL, 0 },
+                            { "(float[2,3] x, float[2,3] b) => (y) { y = com.microsoft.BiasDropout(x, b) }", NULL, 0 },
+                            { "(float16[2,3] x, float16[3] b, float16[2,3] r) => (y) { y = com.microsoft.BiasDropout(x, b, r) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(float[4,5] x, float[5] b, float[4,5] r) => (y, m) <float ratio = {0.25}, bool training = {1}> "
+                              "{ y, m = com.microsoft.BiasDropout<seed=3>(x, b, r, ratio, training) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "BiasGelu", MS, .in = PL_PORTS({ "A", F, PL_PORT_SAME }, { "B", F, PL_PORT_SAME }), .out = PL_PORTS({ "C", F, 0 }),
       RULES(PL_OP_ELEMENTWISE, biased_infer, bias_gelu_eval, pl_ms_gelu, PL_AMP_WIDEST), .emit = pl_emit_bias_gelu,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[4] b) => (c) { c = com.microsoft.BiasGelu(a, b) }", NULL, 0 }) },

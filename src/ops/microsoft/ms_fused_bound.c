@@ -20,6 +20,16 @@ pl_status pl_ms_bias_add_bound(pl_bound *c) {
     return pl_b_each(c, three_element);
 }
 
+/* In training it is random and never replayed. */
+static double dropout_element(const pl_bound *c, const double *x, const double *e, double y) {
+    return c->p[0] != 0 ? three_element(c, x, e, y) : e[0] + e[1] + pl_b_round(c, y);
+}
+
+pl_status pl_ms_bias_dropout_bound(pl_bound *c) {
+    c->p[0] = has(c, 2);
+    return pl_b_each(c, dropout_element);
+}
+
 /* ---- Gelu ---- */
 
 /* Local error 2u|x|, absolute because of the sigmoid inside; the slope is below 1.13. */

@@ -29,6 +29,28 @@ pl_status pl_ms_bias_add_grad(pl_grad *c) {
     return pl_g_expanded(c, mark, &y);
 }
 
+/* In training the mask says what was kept. */
+pl_status pl_ms_bias_dropout_grad(pl_grad *c) {
+    enum { RESIDUAL = 2, RATIO, TRAINING };
+    const pl_node *node = c->node;
+    pl_value *y[2] = { NULL, NULL }, *training = input(c, TRAINING);
+    const pl_tensor *mode = training == NULL ? NULL : pl_g_known(training);
+    const bool drops = training != NULL &&
+                       (mode == NULL || mode->n_elements != 1 || pl_tensor_get_i64(mode, 0) != 0);
+    if (drops && (node->n_out < 2 || node->out[1] == NULL))
+        return pl_g_fail(c, "needs the mask in training mode, which the node does not output");
+    const size_t mark = pl_g_mark(c);
+    y[0] = with_bias(c, 1);
+    if (drops) {
+        pl_value *one = pl_g_number(c, y[0], 1), *ratio = input(c, RATIO);
+        ratio = ratio == NULL ? pl_g_number(c, y[0], 0.5) : pl_g_cast_like(c, ratio, y[0]);
+        pl_value *kept = pl_g_select(c, training, pl_g_sub(c, one, ratio), one);
+        y[0] = pl_g_keep(c, node->out[1], pl_g_div(c, y[0], kept));
+    }
+    if (input(c, RESIDUAL) != NULL) y[0] = pl_g_add(c, y[0], input(c, RESIDUAL));
+    return pl_g_expanded(c, mark, y);
+}
+
 pl_status pl_ms_gelu_grad(pl_grad *c) {
     const size_t mark = pl_g_mark(c);
     pl_value *y = gelu(c, with_bias(c, 1));
