@@ -511,8 +511,13 @@ static bool shape_fits(const pl_type *type, const pl_tensor *t) {
     return true;
 }
 
-/* Models may declare wrong shapes. Before blaming a backend for a different shape, run the
- * interpreter: true if it returns the same shape as the backend. */
+/* The backend may return other types than the model declares. */
+static bool accepts_any_type(const pl_program *p) {
+    return (p->backend->vtable->flags & PLUMB_OTHER_TYPES) != 0;
+}
+
+/* Models may declare wrong types and shapes. Before blaming a backend for another one, run the
+ * interpreter: true if it returns the same type and shape as the backend. */
 static bool declaration_lies(const pl_program *p, const plumb_run_args *args, size_t i) {
     pl_backend *eager = NULL;
     pl_program *program = NULL;
@@ -523,7 +528,8 @@ static bool declaration_lies(const pl_program *p, const plumb_run_args *args, si
         pl_program_run(program, (pl_datum *const *)(uintptr_t)args->in, out, NULL) == PL_OK) {
         const pl_datum *got = pl_datum_of(args->out[i]);
         lies = out[i]->kind == got->kind && got->kind == PL_TYPE_TENSOR &&
-               pl_tensor_same_shape(out[i]->tensor, got->tensor);
+               pl_tensor_same_shape(out[i]->tensor, got->tensor) &&
+               (accepts_any_type(p) || out[i]->tensor->dtype == got->tensor->dtype);
     }
     for (size_t k = 0; out != NULL && k < p->n_out; k++)
         pl_datum_unref(out[k]);
@@ -550,14 +556,11 @@ static pl_status check_output(const pl_program *p, const plumb_run_args *args, s
     pl_buf declared = PL_BUF_INIT;
     bool wrong = value->type->kind != d->kind;
     if (!wrong && d->kind == PL_TYPE_TENSOR) {
-        const bool free_types = (p->backend->vtable->flags & PLUMB_OTHER_TYPES) != 0;
-        wrong = !free_types && value->type->dtype != PL_UNDEFINED &&
+        wrong = !accepts_any_type(p) && value->type->dtype != PL_UNDEFINED &&
                 value->type->dtype != d->tensor->dtype;
-        if (!wrong && !p->any_shape && !shape_fits(value->type, d->tensor)) {
-            wrong = !declaration_lies(p, args, i);
-        }
+        wrong = wrong || (!p->any_shape && !shape_fits(value->type, d->tensor));
     }
-    if (!wrong) return PL_OK;
+    if (!wrong || declaration_lies(p, args, i)) return PL_OK;
     pl_type_print(&declared, value->type);
     const pl_status st = pl_fail(
         err, PL_E_BACKEND, "backend '%s' returned output '%s' as %s, but the model declares %s",
