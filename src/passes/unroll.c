@@ -331,9 +331,11 @@ static pl_status loop_steps(unrolling *u, int64_t n) {
         const char *base =
             pl_arena_printf(u->graph->model->arena, "%s/%lld", u->name, (long long)i);
         if (base == NULL) return pl_fail_memory(u->err, 1);
-        PL_TRY(pl_pass_ints(u->graph, PL_I64, true, &i, 1, base, &number, u->err));
+        PL_TRY(pl_pass_ints(u->graph, PL_I64, pl_loop_rank(body, 0) == 0, &i, 1, base, &number,
+                            u->err));
         if (yes == NULL)
-            PL_TRY(pl_pass_ints(u->graph, PL_BOOL, true, &(int64_t){ 1 }, 1, base, &yes, u->err));
+            PL_TRY(pl_pass_ints(u->graph, PL_BOOL, pl_loop_rank(body, 1) == 0, &(int64_t){ 1 }, 1,
+                                base, &yes, u->err));
         u->map[body->inputs[0]->id] = number;
         u->map[body->inputs[1]->id] = yes; /* true, since the body runs */
         for (size_t k = 0; k < u->n_states; k++)

@@ -205,7 +205,7 @@ static pl_status loop_infer(pl_infer *c) {
     if (c->concrete) return PL_OK;
     const pl_type **in = pl_arena_array(c->arena, n_states + 2, sizeof(*in)), **out = NULL;
     if (in == NULL) return pl_fail_memory(c->err, sizeof(*in));
-    in[0] = pl_type_tensor(c->arena, PL_I64, 0, NULL);
+    in[0] = pl_type_tensor(c->arena, PL_I64, pl_loop_rank(body, 0), (pl_dim[]){ pl_dim_of(1) });
     in[1] = pl_type_tensor_unranked(c->arena, PL_BOOL);
     /* Shapes may change from one iteration to the next. */
     for (size_t i = 0; i < n_states; i++)
@@ -231,13 +231,6 @@ typedef struct loop {
     pieces *scans;
 } loop;
 
-static pl_status scalar(pl_eval *c, pl_dtype dtype, int64_t value, pl_datum **out) {
-    pl_tensor *t = NULL;
-    PL_TRY(pl_tensor_new(dtype, 0, NULL, &t, c->err));
-    pl_store_i64(dtype, &value, t->data, 1);
-    return pl_datum_of_tensor_take(t, out, c->err);
-}
-
 static pl_status loop_init(pl_eval *c, loop *l) {
     PL_TRY(need_body(c, "body", &l->body));
     l->n_states = c->n_in > 2 ? (size_t)c->n_in - 2 : 0;
@@ -249,7 +242,7 @@ static pl_status loop_init(pl_eval *c, loop *l) {
     if (pl_has(c, 1)) {
         l->args[1] = pl_datum_ref(c->in[1]);
     } else {
-        PL_TRY(scalar(c, PL_BOOL, 1, &l->args[1]));
+        PL_TRY(pl_loop_number(PL_BOOL, pl_loop_rank(l->body, 1), 1, &l->args[1], c->err));
     }
     for (size_t i = 0; i < l->n_states; i++) {
         pl_datum *d = c->in[i + 2];
@@ -262,7 +255,7 @@ static pl_status loop_init(pl_eval *c, loop *l) {
 static pl_status loop_step(pl_eval *c, loop *l, int64_t iteration) {
     pl_datum_unref(l->args[0]);
     l->args[0] = NULL;
-    PL_TRY(scalar(c, PL_I64, iteration, &l->args[0]));
+    PL_TRY(pl_loop_number(PL_I64, pl_loop_rank(l->body, 0), iteration, &l->args[0], c->err));
     PL_TRY(run(c, l->body, l->args, l->n_states + 2, l->out));
     pl_status st = PL_OK;
     for (size_t i = 0; i < l->n_scans && st == PL_OK; i++) {

@@ -18,4 +18,10 @@ typedef struct pl_scan_layout {
 /* Returns what is wrong with the attributes (and in `*name` which one), or NULL. */
 const char *pl_scan_read(pl_scan_layout *s, const pl_node *node, size_t n_in, const char **name);
 
+/* Rank of the iteration number (input 0) and of the condition (input 1) that a Loop gives to its
+ * body: 1 where the body declares [1], as converters do and ONNX Runtime honours, else 0. */
+int pl_loop_rank(const pl_graph *body, size_t i);
+/* A tensor of one element. */
+pl_status pl_loop_number(pl_dtype dtype, int rank, int64_t value, pl_datum **out, pl_err *err);
+
 #endif

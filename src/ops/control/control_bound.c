@@ -149,13 +149,6 @@ static pl_status place(pl_bound *c, int to, const pl_tensor *e, int64_t at, int6
 
 /* ---- Loop ---- */
 
-static pl_status scalar(pl_bound *c, pl_dtype dtype, int64_t value, pl_datum **out) {
-    pl_tensor *t = NULL;
-    PL_TRY(pl_tensor_new(dtype, 0, NULL, &t, c->err));
-    pl_store_i64(dtype, &value, t->data, 1);
-    return pl_datum_of_tensor_take(t, out, c->err);
-}
-
 static bool is_true(const pl_datum *d) {
     return d != NULL && d->kind == PL_TYPE_TENSOR && d->tensor->n_elements == 1 &&
            pl_tensor_get_i64(d->tensor, 0) != 0;
@@ -163,7 +156,7 @@ static bool is_true(const pl_datum *d) {
 
 static pl_status loop_iteration(pl_bound *c, body_run *r, size_t n_states, int64_t i) {
     pl_datum *number = NULL;
-    PL_TRY(scalar(c, PL_I64, i, &number));
+    PL_TRY(pl_loop_number(PL_I64, pl_loop_rank(r->body, 0), i, &number, c->err));
     set_in(r, 0, number, NULL);
     pl_datum_unref(number);
     PL_TRY(run_once(c, r));
@@ -190,7 +183,7 @@ pl_status pl_loop_bound(pl_bound *c) {
     if (c->n_in > 1 && c->in[1] != NULL) {
         set_in(&r, 1, c->in[1], NULL);
     } else {
-        PL_TRY_GOTO(done, st, scalar(c, PL_BOOL, 1, &yes));
+        PL_TRY_GOTO(done, st, pl_loop_number(PL_BOOL, pl_loop_rank(r.body, 1), 1, &yes, c->err));
         set_in(&r, 1, yes, NULL);
     }
     for (size_t i = 0; i < n_states; i++)

@@ -1,4 +1,4 @@
-/* Scan's attributes. */
+/* Scan's attributes; the numbers that a Loop gives to its body. */
 #include "ops/control/control.h"
 
 bool pl_scan_has_batch(const pl_node *node) {
@@ -45,4 +45,18 @@ const char *pl_scan_read(pl_scan_layout *s, const pl_node *node, size_t n_in, co
         bad = scan_list(node, *name = "scan_output_directions", s->n_out, true, &s->out_reverse);
     }
     return bad;
+}
+
+/* ---- Loop ---- */
+
+int pl_loop_rank(const pl_graph *body, size_t i) {
+    const pl_type *type = i < body->n_inputs ? body->inputs[i]->type : NULL;
+    return type != NULL && type->kind == PL_TYPE_TENSOR && type->has_rank && type->rank == 1;
+}
+
+pl_status pl_loop_number(pl_dtype dtype, int rank, int64_t value, pl_datum **out, pl_err *err) {
+    pl_tensor *t = NULL;
+    PL_TRY(pl_tensor_new(dtype, rank, &(int64_t){ 1 }, &t, err));
+    pl_store_i64(dtype, &value, t->data, 1);
+    return pl_datum_of_tensor_take(t, out, err);
 }
