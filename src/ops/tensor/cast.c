@@ -133,8 +133,10 @@ static pl_status print_all(pl_eval *c, const pl_tensor *x, pl_tensor *y) {
         /* Gold holds the model's floats as doubles; a float must print as a float. */
         const bool is_f32 =
             c->fp64 && x->dtype == PL_F64 && (double)narrow == pl_tensor_get_f64(x, i);
+        /* ONNX does not say how a bool is printed: 1 as in ONNX Runtime, or True as in Python. */
+        const pl_dtype as = x->dtype == PL_BOOL && !c->otherwise ? PL_U8 : x->dtype;
         const size_t n = is_f32 ? pl_element_print(PL_F32, &narrow, text, sizeof(text))
-                                : pl_element_print(x->dtype, from, text, sizeof(text));
+                                : pl_element_print(as, from, text, sizeof(text));
         PL_TRY(pl_tensor_set_string(y, i, text, n, c->err));
     }
     return PL_OK;
@@ -278,8 +280,8 @@ static pl_status cast_grad(pl_grad *c) {
 #define INPUT .in = PL_PORTS({ "input", CAST_TYPES, 0 })
 #define OUTPUT .out = PL_PORTS({ "output", CAST_TYPES, 0 })
 #define CASTS                                                                                      \
-    .flags = PL_OP_SHAPE | PL_OP_CAST, .eval = cast_eval, .grad = cast_grad, .bound = cast_bound,  \
-    .autocast = PL_AMP_KEEP
+    .flags = PL_OP_SHAPE | PL_OP_CAST | PL_OP_OPEN, .eval = cast_eval, .grad = cast_grad,          \
+    .bound = cast_bound, .autocast = PL_AMP_KEEP
 
 /* clang-format off */
 const pl_op_def pl_ops_type[] = {
@@ -297,7 +299,8 @@ const pl_op_def pl_ops_type[] = {
       .attrs = PL_ATTRS(PL_A_REQUIRED("to", INT), ROUNDING), .infer = cast_infer, .emit = pl_emit_cast,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Cast<to=11>(x) }", NULL, 0 },
                             { "(float[2,3] x) => (y) { y = Cast<to=10>(x) }", NULL, PL_SAMPLE_NO_GRAD },
-                            { "(int64[2,3] x) => (y) { y = Cast<to=9>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+                            { "(int64[2,3] x) => (y) { y = Cast<to=9>(x) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(bool[2,3] x) => (y) { y = Cast<to=8>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "CastLike", .since = 15, CASTS, OUTPUT,
       .in = PL_PORTS({ "input", CAST_TYPES, 0 }, { "target_type", CAST_TYPES, 0 }),
       .attrs = PL_ATTRS(ROUNDING), .infer = cast_like_infer, .emit = pl_emit_cast,
