@@ -1,6 +1,7 @@
 /* Declarations of values, and fields that plumb only passes through. */
 #include <string.h>
 
+#include "base/size.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
 
@@ -30,17 +31,35 @@ static pl_status keep_bytes(pl_model *model, const void *data, size_t n_bytes, p
     return PL_OK;
 }
 
+/* The name, which may stand behind the type in the file. */
+static int name_shown(pl_bytes bytes, const char **name) {
+    pl_wire wire = pl_wire_of(bytes);
+    pl_wire_field f;
+    size_t n = 0;
+    while (pl_wire_next(&wire, &f)) {
+        if (f.number != VALUE_NAME || !pl_field_is_bytes(&f)) continue;
+        *name = pl_bytes_chars(f.bytes);
+        n = f.bytes.n_bytes;
+    }
+    return (int)pl_size_min(n, 200);
+}
+
 pl_status pl_onnx_read_value_info(pl_model *model, pl_bytes bytes, pl_onnx_value_info *out,
                                   pl_err *err) {
     pl_wire wire = pl_wire_of(bytes);
     pl_wire_field f;
+    const char *name = "";
     *out = (pl_onnx_value_info){ .type = NULL };
     while (pl_wire_next(&wire, &f)) {
         if (!pl_field_is_bytes(&f)) continue;
         if (f.number == VALUE_NAME) out->name = f.bytes;
         if (f.number == VALUE_DOC_STRING) out->doc = f.bytes;
         if (f.number != VALUE_TYPE) continue;
-        PL_TRY(pl_onnx_read_type(model, f.bytes, &out->type, err));
+        const pl_status st = pl_onnx_read_type(model, f.bytes, &out->type, err);
+        if (st != PL_OK) {
+            const int n = name_shown(bytes, &name);
+            return pl_err_wrap(err, st, "value '%.*s'", n, name);
+        }
         if (has_denotation(f.bytes))
             PL_TRY(keep_bytes(model, f.bytes.data, f.bytes.n_bytes, &out->spelt, err));
     }
