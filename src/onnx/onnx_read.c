@@ -507,17 +507,13 @@ static pl_status read_input(pl_onnx_frame *frame, pl_bytes bytes, pl_err *err) {
 static pl_status add_initializer(pl_onnx_frame *frame, const char *name, pl_tensor *tensor,
                                  pl_err *err) {
     pl_value *value = pl_graph_find(frame->graph, name);
-    const bool again = value != NULL && value->init != NULL;
-    if (again &&
-        (value->init->dtype != tensor->dtype || !pl_tensor_same_shape(value->init, tensor)))
+    const pl_tensor *before = value == NULL ? NULL : value->init;
+    if (before != NULL && (before->dtype != tensor->dtype || !pl_tensor_same_shape(before, tensor)))
         return pl_fail(err, PL_E_INVALID, "graph '%s': two initializers '%s' of different shapes",
                        frame->graph->name, name);
-    if (again || (value != NULL && value->is_input)) {
-        value->init = tensor; /* the last one counts, as in ONNX Runtime */
-    } else {
+    if (before == NULL && (value == NULL || !value->is_input))
         PL_TRY(pl_graph_add_value(frame->graph, name, &value, err));
-        value->init = tensor;
-    }
+    value->init = tensor; /* the last one counts, as in ONNX Runtime */
     if (value->type != NULL) return PL_OK;
     pl_dim dims[PL_RANK_MAX];
     for (int i = 0; i < tensor->rank; i++)
