@@ -12,7 +12,9 @@
 #include "kernels/gemm/gemm_int.h"
 #include "kernels/provider.h"
 
-enum { KC = 1024, STRIP_COLS = 128, STRIP_ROWS = 4 }; /* k per block (even), columns, panels */
+enum { KC = 1024, STRIP_COLS = 128 }; /* k per block (even), columns */
+/* Panels of rows that share a packed strip of B, and units of work that there should be. */
+enum { GROUP_MIN = 4, GROUP_MAX = 64, UNITS = 32 };
 
 typedef struct i8_job {
     const pl_gemm_table *t;
@@ -22,7 +24,7 @@ typedef struct i8_job {
     const pl_i32 *a_zero, *b_zero;
     int64_t a_step, b_step;
     pl_i32 *c;
-    int64_t strips, panels;
+    int64_t strips, panels, group; /* panels of a group */
     atomic_bool failed;
 } i8_job;
 
@@ -81,10 +83,10 @@ static void strip_block(const i8_job *j, int64_t strip, int64_t group, int64_t k
     const pl_gemm_shape *s = j->s;
     const int64_t nr = j->t->nr_i16, n = pl_i64_min(KC, s->k - k0), pairs = (n + 1) / 2;
     const int64_t col0 = strip * STRIP_COLS, col1 = pl_i64_min(col0 + STRIP_COLS, s->n);
-    const int64_t last = pl_i64_min((group + 1) * STRIP_ROWS, j->panels);
+    const int64_t last = pl_i64_min((group + 1) * j->group, j->panels);
     for (int64_t col = col0; col < col1; col += nr)
         pack_b(j, col, pl_i64_min(nr, col1 - col), k0, n, b + (col - col0) / nr * pairs * nr * 2);
-    for (int64_t p = group * STRIP_ROWS; p < last; p++) {
+    for (int64_t p = group * j->group; p < last; p++) {
         const int64_t row = pl_gemm_panel_row(s->m, j->panels, p);
         const int64_t rows = pl_gemm_panel_row(s->m, j->panels, p + 1) - row;
         pack_a(j, row, rows, k0, n, a);
@@ -150,7 +152,9 @@ pl_status pl_gemm_i8(pl_pool *pool, const pl_gemm_shape *shape, const void *a, b
     j.b_step = b_zero.step;
     j.strips = pl_div_up(s.n, STRIP_COLS);
     j.panels = pl_div_up(s.m, j.t->mr_i16);
-    const int64_t groups = pl_div_up(j.panels, STRIP_ROWS);
+    /* Many rows share the packed strip, or packing takes longer than the products. */
+    j.group = pl_i64_max(GROUP_MIN, pl_i64_min(GROUP_MAX, j.panels / (UNITS / j.strips + 1)));
+    const int64_t groups = pl_div_up(j.panels, j.group);
     if ((double)s.m * (double)s.n * (double)s.k < 2e5) pool = NULL;
     for (int64_t q = 0; q < s.batch; q++) {
         j.a = (const uint8_t *)a + (s.offsets_a != NULL ? s.offsets_a[q] : q * s.stride_a);
