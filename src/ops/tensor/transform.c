@@ -161,6 +161,24 @@ static pl_status concat_eval(pl_eval *c) {
     return pl_own_strings(c, y);
 }
 
+/* com.microsoft ConcatTraining: Concat, and the size of each input along the axis. */
+static pl_status concat_training_infer(pl_infer *c) {
+    const pl_dim n = pl_dim_of(c->n_in);
+    PL_TRY(concat_infer(c));
+    return pl_infer_set(c, 1, PL_I64, 1, &n);
+}
+
+static pl_status concat_training_eval(pl_eval *c) {
+    pl_tensor *sizes = pl_out(c, 1);
+    const int64_t axis = pl_attr_int(c->node, "axis");
+    PL_TRY(concat_eval(c));
+    for (int i = 0; sizes != NULL && i < c->n_in; i++) {
+        const pl_tensor *x = pl_in(c, i);
+        ((pl_i64 *)sizes->data)[i] = x->dims[axis < 0 ? axis + x->rank : axis];
+    }
+    return PL_OK;
+}
+
 /* ---- Split ---- */
 
 /* Length of part i of n when no lengths are given. Split-18: parts of ceil(dim/n), the last one
@@ -487,6 +505,13 @@ static pl_status eye_like_eval(pl_eval *c) {
 #define MOVES .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP
 #define IN(name) .in = PL_PORTS({ name, PL_T_ANY, 0 })
 #define OUT(name) .out = PL_PORTS({ name, PL_T_ANY, 0 })
+#define CONCAT_TRAINING                                                                            \
+    .name = "ConcatTraining", .domain = "com.microsoft",                                           \
+    .in = PL_PORTS({ "inputs", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_SAME }),                       \
+    .out = PL_PORTS({ "concat_result", PL_T_ANY, 0 },                                              \
+                    { "per_input_length", PL_T_I64, PL_PORT_OPTIONAL }),                           \
+    .infer = concat_training_infer, .eval = concat_training_eval, .grad = pl_grad_concat,          \
+    .bound = PL_BOUND_EXACT, .emit = pl_emit_concat_training, .autocast = PL_AMP_WIDEST
 #define CONCAT                                                                                     \
     .name = "Concat", .flags = PL_OP_SHAPE,                                                        \
     .in = PL_PORTS({ "inputs", PL_T_ANY, PL_PORT_VARIADIC | PL_PORT_SAME }), OUT("concat_result"), \
@@ -515,6 +540,9 @@ const pl_op_def pl_ops_transform[] = {
       .samples = PL_SAMPLES(
           { "(float[5,4,3] x) => (y) <int64[3] s = {3,7,3}> { y = CenterCropPad(x, s) }", NULL, 0 },
           { "(float[5,4,3] x) => (y) <int64[1] s = {2}> { y = CenterCropPad<axes=[-1]>(x, s) }", NULL, 0 }) },
+    { CONCAT_TRAINING, .since = 1, .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)),
+      .samples = PL_SAMPLES({ "(float[2,3] a, float[2,1] b) => (y, n) { y, n = com.microsoft.ConcatTraining<axis=1>(a, b) }", NULL, 0 },
+                            { "(float[2,3] a, float[1,3] b) => (y) { y = com.microsoft.ConcatTraining<axis=-2>(a, b) }", NULL, 0 }) },
     { CONCAT, .since = 1, .until = 3, .attrs = PL_ATTRS(PL_A_INT("axis", 1)),
       .samples = PL_SAMPLES({ "(float[2,3] a, float[2,1] b) => (y) { y = Concat(a, b) }", NULL, 0 }) },
     { CONCAT, .since = 4, .attrs = PL_ATTRS(PL_A_REQUIRED("axis", INT)),

@@ -86,6 +86,11 @@ pl_status pl_emit_concat_rule(pl_emit *c) {
     return pl_emit_out(c, 0, c->builder->concat(c, axis, c->n_in, refs));
 }
 
+pl_status pl_emit_concat_training(pl_emit *c) {
+    return pl_emit_wants(c, 1) ? pl_emit_decline(c, "the sizes are requested")
+                               : pl_emit_concat_rule(c);
+}
+
 /* ---- places computed from places ---- */
 
 /* A border of one value: concatenates pieces, dim by dim. Negative borders crop. */

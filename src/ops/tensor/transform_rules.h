@@ -21,6 +21,7 @@ pl_status pl_grad_slice(pl_grad *c);
 /* transform_emit.c */
 pl_status pl_emit_center_crop_pad(pl_emit *c);
 pl_status pl_emit_concat_rule(pl_emit *c);
+pl_status pl_emit_concat_training(pl_emit *c);
 pl_status pl_emit_depth_to_space(pl_emit *c);
 pl_status pl_emit_pad(pl_emit *c);
 pl_status pl_emit_reverse_sequence(pl_emit *c);
