@@ -201,6 +201,9 @@ const pl_op_def pl_ops_matmul[] = {
       .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = pl_emit_fused_matmul, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS,
       .samples = PL_SAMPLES({ "(float[2,3,4] a, float[2,5,4] b) => (y) { y = com.microsoft.FusedMatMul<transB=1, alpha=0.5>(a, b) }", NULL, 0 },
                             { "(float[4,2,3] a, float[2,3,5] b) => (y) { y = com.microsoft.FusedMatMul<transBatchA=1>(a, b) }", NULL, 0 }) },
+    { .name = "SparseToDenseMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), /* sparse tensors are made dense when they are read */
+      .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = pl_emit_fused_matmul, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS,
+      .samples = PL_SAMPLES({ "(float[4,3] a, float[5,4] b) => (y) { y = com.microsoft.SparseToDenseMatMul<transA=1, transB=1, alpha=2.0>(a, b) }", NULL, 0 }) },
     { .name = "TransposeMatMul", MS, .in = PL_PORTS(AB(PL_T_FLOAT)), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(FUSED_ATTRS), .infer = fused_matmul_infer, .eval = fused_matmul_eval, .grad = pl_fused_matmul_grad, .bound = fused_matmul_bound, .emit = pl_emit_fused_matmul, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS,
       .samples = PL_SAMPLES({ "(float[2,4,3] a, float[2,4,5] b) => (y) { y = com.microsoft.TransposeMatMul<transA=1>(a, b) }", NULL, 0 }) },
