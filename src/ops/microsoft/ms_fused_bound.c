@@ -30,6 +30,11 @@ pl_status pl_ms_bias_dropout_bound(pl_bound *c) {
     return pl_b_each(c, dropout_element);
 }
 
+pl_status pl_ms_bitmask_dropout_bound(pl_bound *c) {
+    if (c->e_in[0] == NULL || pl_b_out(c, 0) == NULL) return PL_OK;
+    return pl_b_set_take(c, 0, pl_tensor_ref(c->e_in[0]));
+}
+
 /* ---- Gelu ---- */
 
 /* Local error 2u|x|, absolute because of the sigmoid inside; the slope is below 1.13. */

@@ -37,20 +37,30 @@ pl_status pl_emit_bias_add(pl_emit *c) {
                                     pl_emit_in(c, 1), pl_emit_in(c, 2)));
 }
 
-/* Dropout outside training: data + bias + residual, and a mask of ones. */
-pl_status pl_emit_bias_dropout(pl_emit *c) {
+/* The mask of a dropout outside training: ones, or words of ones. */
+static pl_status mask_of_ones(pl_emit *c) {
+    int64_t dims[PL_EMIT_RANK_MAX];
     if (pl_node_is_random(c->node)) return pl_emit_decline(c, "random");
-    if (pl_emit_wants(c, 1)) {
-        int64_t dims[PL_EMIT_RANK_MAX];
-        pl_emit_out_dims(c, 1, dims);
-        const pl_ref one = pl_emit_constant(c, c->out[1]->dtype, 1);
-        PL_TRY(pl_emit_out(c, 1, pl_emit_expand(c, one, c->out[1]->rank, dims)));
-    }
+    if (!pl_emit_wants(c, 1)) return PL_OK;
+    const pl_dtype to = c->out[1]->dtype;
+    pl_emit_out_dims(c, 1, dims);
+    const pl_ref one = pl_emit_constant(c, to, to == PL_U32 ? UINT32_MAX : 1);
+    return pl_emit_out(c, 1, pl_emit_expand(c, one, c->out[1]->rank, dims));
+}
+
+/* Dropout outside training: data + bias + residual. */
+pl_status pl_emit_bias_dropout(pl_emit *c) {
+    PL_TRY(mask_of_ones(c));
     if (!pl_emit_wants(c, 0)) return PL_OK;
     const pl_ref x = pl_emit_in(c, 0), bias = pl_emit_in(c, 1);
     const pl_dtype to = c->out[0]->dtype;
     if (!pl_emit_has(c, 2)) return pl_emit_out(c, 0, pl_emit_map2(c, to, "$0 + $1", x, bias));
     return pl_emit_out(c, 0, pl_emit_map3(c, to, "$0 + $1 + $2", x, bias, pl_emit_in(c, 2)));
+}
+
+pl_status pl_emit_bitmask_dropout(pl_emit *c) {
+    PL_TRY(mask_of_ones(c));
+    return pl_emit_wants(c, 0) ? pl_emit_identity(c) : PL_OK;
 }
 
 /* left * gelu(right) of the halves of the last dim. */

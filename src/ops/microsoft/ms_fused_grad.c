@@ -29,26 +29,36 @@ pl_status pl_ms_bias_add_grad(pl_grad *c) {
     return pl_g_expanded(c, mark, &y);
 }
 
-/* In training the mask says what was kept. */
-pl_status pl_ms_bias_dropout_grad(pl_grad *c) {
-    enum { RESIDUAL = 2, RATIO, TRAINING };
+/* x without what was dropped; in training the mask says what was kept. */
+static pl_value *dropped(pl_grad *c, pl_value *x, pl_value *ratio, pl_value *training) {
     const pl_node *node = c->node;
-    pl_value *y[2] = { NULL, NULL }, *training = input(c, TRAINING);
     const pl_tensor *mode = training == NULL ? NULL : pl_g_known(training);
-    const bool drops = training != NULL &&
-                       (mode == NULL || mode->n_elements != 1 || pl_tensor_get_i64(mode, 0) != 0);
-    if (drops && (node->n_out < 2 || node->out[1] == NULL))
-        return pl_g_fail(c, "needs the mask in training mode, which the node does not output");
-    const size_t mark = pl_g_mark(c);
-    y[0] = with_bias(c, 1);
-    if (drops) {
-        pl_value *one = pl_g_number(c, y[0], 1), *ratio = input(c, RATIO);
-        ratio = ratio == NULL ? pl_g_number(c, y[0], 0.5) : pl_g_cast_like(c, ratio, y[0]);
-        pl_value *kept = pl_g_select(c, training, pl_g_sub(c, one, ratio), one);
-        y[0] = pl_g_keep(c, node->out[1], pl_g_div(c, y[0], kept));
+    if (training == NULL || (mode != NULL && mode->n_elements == 1 && !pl_tensor_get_i64(mode, 0)))
+        return x;
+    pl_value *mask = node->n_out < 2 ? NULL : node->out[1];
+    if (mask == NULL || mask->type == NULL || mask->type->dtype != PL_BOOL) {
+        pl_g_fail(c, "needs its mask in training mode, one bool for each element");
+        return NULL;
     }
-    if (input(c, RESIDUAL) != NULL) y[0] = pl_g_add(c, y[0], input(c, RESIDUAL));
+    pl_value *one = pl_g_number(c, x, 1);
+    ratio = ratio == NULL ? pl_g_number(c, x, 0.5) : pl_g_cast_like(c, ratio, x);
+    pl_value *kept = pl_g_select(c, training, pl_g_sub(c, one, ratio), one);
+    return pl_g_keep(c, mask, pl_g_div(c, x, kept));
+}
+
+pl_status pl_ms_bias_dropout_grad(pl_grad *c) {
+    pl_value *y[2] = { NULL, NULL }, *residual = input(c, 2);
+    const size_t mark = pl_g_mark(c);
+    y[0] = dropped(c, with_bias(c, 1), input(c, 3), input(c, 4));
+    if (residual != NULL) y[0] = pl_g_add(c, y[0], residual);
     return pl_g_expanded(c, mark, y);
+}
+
+pl_status pl_ms_bitmask_dropout_grad(pl_grad *c) {
+    if (c->dy[0] == NULL) return PL_OK;
+    pl_value *dx = dropped(c, c->dy[0], input(c, 1), input(c, 2));
+    c->dx[0] = dx;
+    return c->st;
 }
 
 pl_status pl_ms_gelu_grad(pl_grad *c) {

@@ -6,11 +6,15 @@
 
 /* ms_dropout.c */
 pl_status pl_ms_bias_dropout_infer(pl_infer *c);
-pl_status pl_ms_bias_dropout_eval(pl_eval *c);
+pl_status pl_ms_bias_dropout_eval(pl_eval *c); /* BiasDropout, BitmaskBiasDropout */
+pl_status pl_ms_bitmask_bias_dropout_infer(pl_infer *c);
+pl_status pl_ms_bitmask_dropout_infer(pl_infer *c);
+pl_status pl_ms_bitmask_dropout_eval(pl_eval *c);
 
 /* ms_fused_bound.c */
 pl_status pl_ms_bias_add_bound(pl_bound *c);
 pl_status pl_ms_bias_dropout_bound(pl_bound *c);
+pl_status pl_ms_bitmask_dropout_bound(pl_bound *c);
 pl_status pl_ms_bias_softmax_bound(pl_bound *c);
 pl_status pl_ms_bias_split_gelu_bound(pl_bound *c);
 pl_status pl_ms_embed_bound(pl_bound *c);
@@ -25,6 +29,7 @@ pl_status pl_ms_skip_rms_norm_bound(pl_bound *c);
 /* ms_fused_emit.c */
 pl_status pl_emit_bias_add(pl_emit *c);
 pl_status pl_emit_bias_dropout(pl_emit *c);
+pl_status pl_emit_bitmask_dropout(pl_emit *c);
 pl_status pl_emit_bias_gelu(pl_emit *c);
 pl_status pl_emit_bias_softmax(pl_emit *c);
 pl_status pl_emit_bias_split_gelu(pl_emit *c);
@@ -38,6 +43,7 @@ pl_status pl_emit_skip_rms_norm(pl_emit *c);
 /* ms_fused_grad.c */
 pl_status pl_ms_bias_add_grad(pl_grad *c);
 pl_status pl_ms_bias_dropout_grad(pl_grad *c);
+pl_status pl_ms_bitmask_dropout_grad(pl_grad *c);
 pl_status pl_ms_bias_softmax_grad(pl_grad *c);
 pl_status pl_ms_bias_split_gelu_grad(pl_grad *c);
 pl_status pl_ms_embed_grad(pl_grad *c);
