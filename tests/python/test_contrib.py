@@ -418,6 +418,27 @@ def sparse_to_dense():
     case("SparseToDenseMatMul", "double", [a.astype(np.float64), d], expected=[a.astype(np.float64) @ d])
 
 
+@family
+def nhwc_conv():
+    """Against numpy: sums over windows of the channels-last image; weights are (M, C / group, kH, kW)."""
+    def conv(x, w, bias, strides, pads, group):
+        x = np.pad(x.astype(np.float64), [(0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0)])
+        m, c, kh, kw = w.shape
+        rows, columns = (x.shape[1] - kh) // strides[0] + 1, (x.shape[2] - kw) // strides[1] + 1
+        y = np.zeros((x.shape[0], rows, columns, m))
+        for i, j, k in np.ndindex(rows, columns, m):
+            g = k // (m // group)
+            window = x[:, i * strides[0]:i * strides[0] + kh, j * strides[1]:j * strides[1] + kw, g * c:(g + 1) * c]
+            y[:, i, j, k] = (window * w[k].transpose(1, 2, 0)).sum((1, 2, 3))
+        return (y + (0 if bias is None else bias)).astype(np.float32)
+
+    for label, bias, strides, pads, group in (("", False, [1, 1], [0, 0, 0, 0], 1), ("bias, pads", True, [2, 1], [1, 0, 2, 1], 1),
+                                              ("groups", True, [1, 2], [1, 1, 1, 1], 2)):
+        x, w, b = f32(2, 6, 7, 4), f32(6, 4 // group, 3, 2), f32(6) if bias else None
+        case("NhwcConv", label, [x, w] + ([b] if bias else []), strides=strides, pads=pads, group=group,
+             expected=[conv(x, w, b, strides, pads, group)])
+
+
 # ---- running ----
 
 def tensor_type(array):

@@ -1,8 +1,10 @@
-/* Convolutions: Conv, ConvTranspose, com.microsoft FusedConv.
+/* Convolutions: Conv, ConvTranspose, com.microsoft FusedConv and NhwcConv.
  * The transposed one is in convolve_transpose.c, the integer ones are in quant/integer_conv.c. */
 #include "ops/lib/convolve.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "ops/lib/bound_nn.h"
 #include "ops/lib/compute.h"
@@ -167,6 +169,98 @@ static pl_status fused_conv_bound(pl_bound *c) {
     return pl_b_expand(c, pl_fused_expand(c, "Conv", inputs, pl_b_in(c, 3) == NULL ? NULL : "i3"));
 }
 
+/* ---- NhwcConv: Conv with the channels of X and Y last; W is as in Conv ---- */
+
+/* The axis of (N, spatial…, C) that axis d of (N, C, spatial…) is, and the other way round. */
+static int last_of(int d, int rank) {
+    return d == 0 ? 0 : d == 1 ? rank - 1 : d - 1;
+}
+static int first_of(int d, int rank) {
+    return d == 0 ? 0 : d == rank - 1 ? 1 : d + 1;
+}
+
+static pl_status nhwc_conv_infer(pl_infer *c) {
+    const int rank = pl_infer_rank(c, 0);
+    const pl_dtype dtype = pl_infer_dtype_of(c, 0);
+    pl_dim dims[PL_RANK_MAX];
+    if (rank < 3) {
+        return rank < 0 ? pl_infer_set_unranked(c, 0, dtype)
+                        : pl_infer_fail(c, "X has rank %d, expected 3 or more", rank);
+    }
+    for (int d = 0; d < rank; d++)
+        dims[d] = pl_infer_dim(c, 0, last_of(d, rank));
+    const pl_type *in[3] = { pl_type_tensor(c->arena, dtype, rank, dims) }, *out[1] = { NULL };
+    if (in[0] == NULL) return pl_fail_memory(c->err, sizeof(pl_type));
+    for (int i = 1; i < c->n_in && i < 3; i++)
+        in[i] = c->in[i];
+    pl_infer planes = *c;
+    planes.in = in;
+    planes.out = out;
+    planes.n_out = 1;
+    PL_TRY(conv_infer(&planes));
+    for (int d = 0; d < rank; d++)
+        dims[d] = out[0]->dims[first_of(d, rank)];
+    return pl_infer_set(c, 0, dtype, rank, dims);
+}
+
+/* A view of t with the axes in another order. */
+static pl_status turned(const pl_tensor *t, int (*axis_of)(int d, int rank), pl_tensor **out,
+                        pl_err *err) {
+    int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
+    for (int d = 0; d < t->rank; d++) {
+        dims[d] = t->dims[axis_of(d, t->rank)];
+        strides[d] = t->strides[axis_of(d, t->rank)];
+    }
+    return pl_tensor_view(t, t->rank, dims, strides, 0, out, err);
+}
+
+static pl_status nhwc_conv_eval(pl_eval *c) {
+    pl_tensor *y = pl_out(c, 0), *view = NULL, *t = NULL;
+    pl_datum *in[3] = { NULL }, *out[1] = { NULL };
+    pl_status st = PL_OK;
+    pl_eval planes = *c;
+    if (y->n_elements == 0) return PL_OK;
+    PL_TRY_GOTO(done, st, turned(pl_in(c, 0), last_of, &view, c->err));
+    PL_TRY_GOTO(done, st, pl_tensor_contiguous(view, &t, c->err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &in[0], c->err));
+    pl_tensor_unref(view);
+    view = NULL;
+    int64_t dims[PL_RANK_MAX];
+    for (int d = 0; d < y->rank; d++)
+        dims[d] = y->dims[last_of(d, y->rank)];
+    PL_TRY_GOTO(done, st, pl_tensor_new(y->dtype, y->rank, dims, &t, c->err));
+    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(t, &out[0], c->err));
+    for (int i = 1; i < c->n_in && i < 3; i++)
+        in[i] = c->in[i];
+    planes.in = in;
+    planes.out = out;
+    PL_TRY_GOTO(done, st, conv_eval(&planes));
+    PL_TRY_GOTO(done, st, turned(out[0]->tensor, first_of, &view, c->err));
+    pl_tensor_copy_into(view, y->data);
+done:
+    pl_tensor_unref(view);
+    pl_datum_unref(in[0]);
+    pl_datum_unref(out[0]);
+    return st;
+}
+
+static pl_status nhwc_conv_bound(pl_bound *c) {
+    const int rank = pl_b_in(c, 0)->rank;
+    char there[8 * PL_RANK_MAX] = "0", back[8 * PL_RANK_MAX] = "0";
+    for (int d = 1; d < rank; d++) {
+        const size_t n = strlen(there), m = strlen(back);
+        snprintf(there + n, sizeof(there) - n, ", %d", last_of(d, rank));
+        snprintf(back + m, sizeof(back) - m, ", %d", first_of(d, rank));
+    }
+    const char *bias = pl_b_in(c, 2) == NULL ? "" : ", i2";
+    if (pl_b_out(c, 0) == NULL || pl_b_out(c, 0)->n_elements == 0) return PL_OK;
+    return pl_b_expand(c, pl_arena_printf(c->scratch,
+                                          "(i0, i1%s) => (o0) { t = Transpose<perm=[%s]>(i0) "
+                                          "attrs_y = Conv(t, i1%s) "
+                                          "o0 = Transpose<perm=[%s]>(attrs_y) }",
+                                          bias, there, bias, back));
+}
+
 /* ---- rows ---- */
 
 #define WINDOW_ATTRS                                                                               \
@@ -200,6 +294,10 @@ const pl_op_def pl_ops_conv[] = {
       .attrs = PL_ATTRS(WINDOW_ATTRS, PL_A_STRING("activation", ""), PL_A_LIST("activation_params", FLOATS)),
       .infer = fused_conv_infer, .eval = fused_conv_eval, .grad = pl_fused_conv_grad, .bound = fused_conv_bound, .emit = pl_emit_fused_conv, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS | PL_OP_OPEN,
       .samples = PL_SAMPLES({ "(float[1,2,5] x, float[3,2,3] w, float[3] b, float[1,3,3] z) => (y) { y = com.microsoft.FusedConv<activation=\"Relu\">(x, w, b, z) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "NhwcConv", .domain = "com.microsoft", .since = 1, .in = PL_PORTS(XWB), .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .attrs = PL_ATTRS(WINDOW_ATTRS),
+      .infer = nhwc_conv_infer, .eval = nhwc_conv_eval, .grad = pl_nhwc_conv_grad, .bound = nhwc_conv_bound, PL_EMIT_BREAK("channels come last: a library routine"), .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS | PL_OP_OPEN,
+      .samples = PL_SAMPLES({ "(float[1,5,5,2] x, float[3,2,3,3] w, float[3] b) => (y) { y = com.microsoft.NhwcConv<pads=[1,1,1,1], strides=[2,1]>(x, w, b) }", NULL, 0 },
+                            { "(float[2,7,4] x, float[4,2,3] w) => (y) { y = com.microsoft.NhwcConv<group=2, dilations=[2]>(x, w) }", NULL, 0 }) },
     { 0 },
 };
 /* clang-format on */

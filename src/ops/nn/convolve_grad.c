@@ -189,3 +189,30 @@ pl_status pl_fused_conv_grad(pl_grad *c) {
     y = pl_fused_grad_activate(c, y);
     return pl_g_expanded(c, mark, &y);
 }
+
+/* ---- channels last ---- */
+
+pl_status pl_nhwc_conv_grad(pl_grad *c) {
+    static const char *const names[] = { "auto_pad",     "dilations", "group",
+                                         "kernel_shape", "pads",      "strides" };
+    const pl_node *node = c->node;
+    const int rank = pl_g_rank(c, node->in[0]);
+    int64_t there[PL_RANK_MAX] = { 0 }, back[PL_RANK_MAX] = { 0 };
+    pl_attr attrs[6];
+    size_t n = 0;
+    if (c->st != PL_OK) return c->st;
+    for (int d = 1; d < rank; d++) {
+        there[d] = d == 1 ? rank - 1 : d - 1;
+        back[d] = d == rank - 1 ? 1 : d + 1;
+    }
+    for (size_t i = 0; i < 6; i++) {
+        const pl_attr *a = pl_node_attr(node, names[i]);
+        if (a != NULL) attrs[n++] = *a;
+    }
+    const size_t mark = pl_g_mark(c);
+    pl_value *in[3] = { pl_g_transpose(c, node->in[0], there, (size_t)rank), node->in[1],
+                        node->n_in > 2 ? node->in[2] : NULL };
+    pl_value *y = pl_g_op(c, "Conv", in, in[2] == NULL ? 2 : 3, attrs, n);
+    y = pl_g_transpose(c, y, back, (size_t)rank);
+    return pl_g_expanded(c, mark, &y);
+}

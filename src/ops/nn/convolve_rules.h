@@ -13,6 +13,7 @@ pl_status pl_emit_fused_conv(pl_emit *c);
 pl_status pl_conv_grad(pl_grad *c);
 pl_status pl_conv_transpose_grad(pl_grad *c);
 pl_status pl_fused_conv_grad(pl_grad *c);
+pl_status pl_nhwc_conv_grad(pl_grad *c);
 
 /* convolve_transpose.c */
 pl_status pl_conv_transpose_infer(pl_infer *c);
