@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { WORD_MAX = 96, LIST_MAX = 12 };
+enum { WORD_MAX = 96, LIST_MAX = 12, LETTERS_MAX = 200 };
 
 static char lower(char c) {
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
@@ -56,13 +56,18 @@ const char *pl_nearest(const char *word, size_t n_word, pl_name_at at, const voi
 
 void pl_nearest_put(pl_buf *out, const char *word, size_t n_word, pl_name_at at, const void *ctx) {
     const char *near = pl_nearest(word, n_word, at, ctx), *name;
-    size_t n = 0;
-    if (near != NULL) {
-        pl_buf_printf(out, "; did you mean '%s'?", near);
+    size_t n = 0, n_letters = 0;
+    for (; (name = at(ctx, n)) != NULL; n++)
+        n_letters += strlen(name) + 2;
+    if (near != NULL) pl_buf_printf(out, "; did you mean '%s'?", near);
+    if (near != NULL && (n > LIST_MAX || n_letters > LETTERS_MAX)) {
+        pl_buf_printf(out, " (one of %zu)", n);
         return;
     }
-    for (; (name = at(ctx, n)) != NULL; n++)
-        if (n < LIST_MAX) pl_buf_printf(out, "%s%s", n == 0 ? "; available: " : ", ", name);
+    for (size_t i = 0; i < n && i < LIST_MAX; i++) {
+        const char *before = i > 0 ? ", " : near != NULL ? " available: " : "; available: ";
+        pl_buf_printf(out, "%s%s", before, at(ctx, i));
+    }
     if (n > LIST_MAX) pl_buf_printf(out, " and %zu more", n - LIST_MAX);
 }
 

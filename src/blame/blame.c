@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "blame/blame_int.h"
 #include "blame/kind.h"
+#include "interp/raise.h"
 #include "ops/op.h"
 #include "pair/layout.h"
 
@@ -487,18 +488,22 @@ static pl_status visit_node(pl_blaming *j, const pl_node *node, pl_err *err) {
 static pl_status put_inputs(pl_blaming *j, pl_err *err) {
     const pl_graph *graph = j->model->graph;
     for (size_t i = 0; i < graph->n_inputs; i++) {
+        pl_datum *raised = NULL; /* the same data for both: what follows from it is computed once */
         if (j->in[i] == NULL) continue;
-        PL_TRY(pl_replay_put(j->local, graph->inputs[i], j->in[i], NULL, err));
-        if (j->gold == NULL) continue;
-        PL_TRY(pl_replay_put(j->gold, graph->inputs[i], j->in[i], NULL, err));
+        PL_TRY(pl_datum_raise(j->options->pool, j->in[i], &raised, err));
+        pl_status st = pl_replay_put(j->local, graph->inputs[i], raised, NULL, err);
+        if (st == PL_OK && j->gold != NULL)
+            st = pl_replay_put(j->gold, graph->inputs[i], raised, NULL, err);
+        pl_datum_unref(raised);
+        PL_TRY(st);
     }
     return PL_OK;
 }
 
 static pl_status judge_init(pl_blaming *j, pl_err *err) {
-    const pl_replay_options local = { .pool = j->options->pool,
-                                      .seed = j->options->seed,
-                                      .arithmetic = j->a->arithmetic };
+    pl_replay_options local = { .pool = j->options->pool,
+                                .seed = j->options->seed,
+                                .arithmetic = j->a->arithmetic };
     pl_replay_options gold = local;
     pl_blame *out = j->out;
     gold.no_bounds = true;
@@ -510,9 +515,9 @@ static pl_status judge_init(pl_blaming *j, pl_err *err) {
         return pl_fail_memory(err, j->model->n_values);
     }
     PL_TRY(pl_segmenter_init(&j->segmenter, j->model, j->a->has, j->a->ctx, err));
-    PL_TRY(pl_replay_new(j->model, &local, &j->local, err));
-    if (j->options->skip_gold) return PL_OK;
-    return pl_replay_new(j->model, &gold, &j->gold, err);
+    if (!j->options->skip_gold) PL_TRY(pl_replay_new(j->model, &gold, &j->gold, err));
+    local.ahead = j->gold;
+    return pl_replay_new(j->model, &local, &j->local, err);
 }
 
 static void judge_release(pl_blaming *j) {

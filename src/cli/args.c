@@ -97,8 +97,9 @@ static bool fail_option(const pl_command *command, const char *given, plumb_erro
     snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, "="), at);
     if (given[0] == '-' && given[1] == '-') near = plumb_nearest(word, names, n);
     if (near != NULL)
-        return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; did you mean '--%s'?", given,
-                            near);
+        return pl_args_fail(err, PLUMB_E_USAGE,
+                            "unknown option '%s'; did you mean '--%s'? plumb %s --help lists them",
+                            given, near, command->name);
     return pl_args_fail(err, PLUMB_E_USAGE, "unknown option '%s'; usage: plumb %s %s", given,
                         command->name, command->usage);
 }

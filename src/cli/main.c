@@ -121,7 +121,9 @@ int main(int argc, char **argv) {
     if (command == NULL) {
         const char *near = nearest_command(argv[1]);
         if (near != NULL)
-            fprintf(stderr, "plumb: unknown command '%s'; did you mean '%s'?\n", argv[1], near);
+            fprintf(stderr,
+                    "plumb: unknown command '%s'; did you mean '%s'? plumb --help lists them\n",
+                    argv[1], near);
         else
             fprintf(stderr, "plumb: unknown command '%s'; see plumb --help\n", argv[1]);
         if (asks_json(argc, argv)) pl_cli_fail_json(argv[1], PLUMB_E_USAGE, "unknown command");

@@ -411,6 +411,43 @@ static pl_status call_init(call *k, pl_arena *scratch, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status is_body(void *ctx, pl_graph *body, pl_err *err) {
+    (void)body, (void)err;
+    *(bool *)ctx = true;
+    return PL_OK;
+}
+
+static bool has_body(const pl_node *node) {
+    bool found = false;
+    pl_err ignored = PL_ERR_INIT;
+    return pl_node_each_body(node, is_body, &found, &ignored) != PL_OK || found;
+}
+
+/* Has the replay that is ahead computed this node from the very same data? Bodies see more than the
+ * inputs of their node. */
+static bool is_ahead(const pl_replay *r, const pl_node *node) {
+    const pl_replay *ahead = r->options.ahead;
+    if (ahead == NULL || r->options.native || r->depth != 1 || has_body(node)) return false;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (node->in[i] == NULL) continue;
+        const uint32_t id = node->in[i]->id;
+        if (r->slots[id].datum != ahead->slots[id].datum) return false;
+    }
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        if (node->out[i] == NULL) continue;
+        const slot *s = &ahead->slots[node->out[i]->id];
+        if (s->datum == NULL || s->put) return false;
+    }
+    return true;
+}
+
+static void take_results(call *k) {
+    for (uint32_t i = 0; i < k->node->n_out; i++) {
+        if (k->node->out[i] == NULL) continue;
+        k->out[i] = pl_datum_ref(k->r->options.ahead->slots[k->node->out[i]->id].datum);
+    }
+}
+
 static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
     const pl_node *node = k->node;
     pl_replay *r = k->r;
@@ -421,6 +458,10 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
         if (k->in[i] == NULL) continue;
         k->e_in[i] = r->slots[node->in[i]->id].bound;
         k->in_native[i] = native_of(node->in[i], k->in[i]);
+    }
+    if (is_ahead(r, node)) {
+        take_results(k);
+        return PL_OK;
     }
     pl_datum **args = k->in;
     if (no_fp64) {

@@ -26,6 +26,10 @@ typedef struct pl_replay_options {
     const struct pl_provider *kernels; /* for integer products; NULL = the default */
     const pl_arithmetic *arithmetic;   /* precision profile for bounds; NULL = rounding only */
     double u_acc; /* unit roundoff of accumulators; 0 = the default, at most 2^-24 */
+    /* Borrowed; NULL = none. A replay in fp64 of the same model, one node ahead: where both have
+     * the same data (not equal data) at all inputs of a node, its results are taken, not computed.
+     */
+    const pl_replay *ahead;
 } pl_replay_options;
 
 /* The model is borrowed, resolved and inferred (or has run), and must not change. */

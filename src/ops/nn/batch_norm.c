@@ -250,21 +250,46 @@ static double error_at(const sides *s, int i, int64_t k) {
     return s->e[i] == NULL ? 0 : s->e[i][k];
 }
 
-/* u(4k(|x| + |m|) + |b|) plus inherited errors, k = |scale| / sqrt(var + epsilon). Low precision is
- * computed in float and rounded once. */
+typedef struct fixed_job {
+    const pl_bound *c;
+    const pl_axis_view *v;
+    const sides *s;
+    double epsilon, maths;
+    double *e;
+} fixed_job;
+
+/* Rows of one channel each: u(4k(|x| + |m|) + |b|) plus inherited errors, k = |scale| / sqrt(var +
+ * epsilon). */
+static void fixed_rows(void *ctx, int64_t begin, int64_t end) {
+    const fixed_job *j = ctx;
+    const sides *s = j->s;
+    const double u = j->c->u_acc, maths = j->maths;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t ch = row % j->v->n, n = j->v->inner;
+        const double m = s->x[IN_MEAN][ch], var = s->x[IN_VAR][ch] + j->epsilon;
+        const double k = fabs(s->x[IN_SCALE][ch]) / sqrt(var), bias = fabs(s->x[IN_BIAS][ch]);
+        const double e_mean = error_at(s, IN_MEAN, ch), e_bias = error_at(s, IN_BIAS, ch);
+        const double e_factor =
+            error_at(s, IN_SCALE, ch) / sqrt(var) + k * error_at(s, IN_VAR, ch) / var / 2;
+        const double *x = s->x[0] + row * n, *ex = s->e[0] == NULL ? NULL : s->e[0] + row * n;
+        double *e = j->e + row * n;
+        for (int64_t i = 0; i < n; i++) {
+            const double d = fabs(x[i] - m);
+            double sum = k * d * maths;
+            sum += u * (4 * k * (fabs(x[i]) + fabs(m)) + bias);
+            sum += k * ((ex == NULL ? 0 : ex[i]) + e_mean);
+            sum += d * e_factor;
+            e[i] = sum + e_bias;
+        }
+    }
+}
+
+/* Low precision is computed in float and rounded once. */
 static void bound_fixed(pl_bound *c, const pl_axis_view *v, const sides *s, double epsilon,
                         double *e) {
-    const double *x = s->x[0], *ex = s->e[0];
-    for (int64_t i = 0; i < v->outer * v->n * v->inner; i++) {
-        const int64_t ch = i / v->inner % v->n;
-        const double m = s->x[IN_MEAN][ch], var = s->x[IN_VAR][ch] + epsilon;
-        const double k = fabs(s->x[IN_SCALE][ch]) / sqrt(var), d = fabs(x[i] - m);
-        e[i] = k * d * (pl_b_maths(c, PL_MATHS_SQRT, 1, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1));
-        e[i] += c->u_acc * (4 * k * (fabs(x[i]) + fabs(m)) + fabs(s->x[IN_BIAS][ch]));
-        e[i] += k * ((ex == NULL ? 0 : ex[i]) + error_at(s, IN_MEAN, ch));
-        e[i] += d * (error_at(s, IN_SCALE, ch) / sqrt(var) + k * error_at(s, IN_VAR, ch) / var / 2);
-        e[i] += error_at(s, IN_BIAS, ch);
-    }
+    fixed_job j = { c, v, s, epsilon, 0, e };
+    j.maths = pl_b_maths(c, PL_MATHS_SQRT, 1, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1);
+    pl_pool_for(c->pool, v->outer * v->n, pl_rows_grain(v->inner), fixed_rows, &j);
     const double *y = pl_b_y(c, 0);
     if (y != NULL) pl_b_add_stored(c, y, e, v->outer * v->n * v->inner);
 }

@@ -87,9 +87,52 @@ static void test_replay__knows_exact_values_through_a_long_segment(void **state)
     pl_model_free(model);
 }
 
+static const pl_datum *replay_one(pl_replay *r, const pl_model *model, const pl_datum *x) {
+    const pl_graph *graph = model->graph;
+    assert_int_equal(pl_replay_put(r, graph->inputs[0], x, NULL, NULL), PL_OK);
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        assert_int_equal(pl_replay_node(r, graph->nodes[i], NULL), PL_OK);
+    return pl_replay_get(r, graph->outputs[0]);
+}
+
+/* Results are shared where the data is the same, and bounds are computed all the same. */
+static void test_replay__takes_results_of_the_one_ahead(void **state) {
+    (void)state;
+    pl_err err = PL_ERR_INIT;
+    pl_model *model = NULL;
+    if (pl_model_parse_graph("(float[2] x) => (y) { v = Exp(x) y = Mul(v, v) }", 17, &model,
+                             &err) != PL_OK ||
+        pl_ops_resolve(model, &err) != PL_OK || pl_model_infer(model, NULL, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    pl_datum *x = pair(1, 2), *other = pair(1, 3);
+    pl_tensor *doubles = NULL;
+    pl_datum *same = NULL;
+    assert_int_equal(pl_tensor_cast(x->tensor, PL_F64, &doubles, NULL), PL_OK);
+    assert_int_equal(pl_datum_of_tensor_take(doubles, &same, NULL), PL_OK);
+    pl_replay *ahead = NULL, *r = NULL;
+    const pl_replay_options first = { .no_bounds = true };
+    assert_int_equal(pl_replay_new(model, &first, &ahead, NULL), PL_OK);
+    const pl_replay_options second = { .ahead = ahead };
+    assert_int_equal(pl_replay_new(model, &second, &r, NULL), PL_OK);
+    const pl_datum *y = replay_one(ahead, model, same);
+    assert_ptr_equal(replay_one(r, model, same), y);
+    assert_non_null(pl_replay_bound(r, model->graph->outputs[0]));
+    const pl_datum *equal = replay_one(r, model, x); /* equal, but not the same */
+    assert_ptr_not_equal(equal, y);
+    assert_true(pl_tensor_identical(equal->tensor, y->tensor));
+    assert_false(pl_tensor_identical(replay_one(r, model, other)->tensor, y->tensor));
+    pl_replay_free(r);
+    pl_replay_free(ahead);
+    pl_datum_unref(same);
+    pl_datum_unref(other);
+    pl_datum_unref(x);
+    pl_model_free(model);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replay__knows_exact_values_through_a_long_segment),
+        cmocka_unit_test(test_replay__takes_results_of_the_one_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
