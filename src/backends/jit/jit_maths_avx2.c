@@ -14,7 +14,6 @@ const char *const jit_lanes_avx2[] = {
     "typedef float pv_at __attribute__((vector_size(32), aligned(1), may_alias));\n",
     "typedef float pv_half __attribute__((vector_size(16)));\n",
     "typedef float pv_half_at __attribute__((vector_size(16), aligned(1), may_alias));\n",
-    "typedef double PE pv_two_at;\n",
     "typedef pvi pm;\n",
     "#define PV(x) ((x) - (pv){ 0 })\n",
     "#ifdef __clang__\n",
