@@ -15,6 +15,7 @@ const char *const jit_lanes_avx2[] = {
     "typedef float pv_half __attribute__((vector_size(16)));\n",
     "typedef float pv_half_at __attribute__((vector_size(16), aligned(1), may_alias));\n",
     "typedef pvi pm;\n",
+    "#define pv_ahead(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) + 4 * (uintptr_t)(n)))\n",
     "#define PV(x) ((x) - (pv){ 0 })\n",
     "#ifdef __clang__\n",
     "#include <immintrin.h>\n",
