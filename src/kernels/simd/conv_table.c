@@ -127,6 +127,43 @@ static inline void f32_half_store_n(pl_f32 *p, f32_half v, int64_t n) {
 static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
     _mm256_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m256d)v);
 }
+#elif PL_SIMD_FMA
+typedef __m256i f32_mask, f64_mask;
+static inline pl_vf f32_load_masked(f32_mask m, const void *p) {
+    return (pl_vf)_mm256_maskload_ps(p, m);
+}
+static inline pl_vd f64_load_masked(f64_mask m, const void *p) {
+    return (pl_vd)_mm256_maskload_pd(p, m);
+}
+/* Lanes l with 0 <= at + l < n. */
+static inline f32_mask f32_lanes_inside(int64_t at, int64_t n) {
+    const int32_t from = (int32_t)(at < -PL_VF ? -PL_VF : at > n ? n : at);
+    const pl_vi lane = (pl_vi){ 0, 1, 2, 3, 4, 5, 6, 7 } + from;
+    return (f32_mask)((lane >= 0) & (lane < (int32_t)n));
+}
+static inline f64_mask f64_lanes_inside(int64_t at, int64_t n) {
+    const pl_vl lane = (pl_vl){ 0, 1, 2, 3 } + at;
+    return (f64_mask)((lane >= 0) & (lane < n));
+}
+/* Every second lane of two vectors, in the order in which the halves give them; settle sorts. */
+static inline pl_vf f32_even_mixed(pl_vf a, pl_vf b) {
+    return (pl_vf)_mm256_shuffle_ps((__m256)a, (__m256)b, 0x88);
+}
+static inline pl_vf f32_odd_mixed(pl_vf a, pl_vf b) {
+    return (pl_vf)_mm256_shuffle_ps((__m256)a, (__m256)b, 0xdd);
+}
+static inline pl_vf f32_settle(pl_vf v) {
+    return (pl_vf)_mm256_permute4x64_pd((__m256d)v, 0xd8);
+}
+static inline pl_vd f64_even_mixed(pl_vd a, pl_vd b) {
+    return (pl_vd)_mm256_unpacklo_pd((__m256d)a, (__m256d)b);
+}
+static inline pl_vd f64_odd_mixed(pl_vd a, pl_vd b) {
+    return (pl_vd)_mm256_unpackhi_pd((__m256d)a, (__m256d)b);
+}
+static inline pl_vd f64_settle(pl_vd v) {
+    return (pl_vd)_mm256_permute4x64_pd((__m256d)v, 0xd8);
+}
 #endif
 
 enum { BLOCK_ROWS = 7 }; /* planes are often multiples of it; the sums fit the registers */

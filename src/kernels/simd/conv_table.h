@@ -61,10 +61,11 @@ typedef struct pl_conv_stem {
     bool (*depthwise_block_##suffix)(int64_t kernel, int64_t stride, const E *staged,              \
                                      int64_t pitch, const int64_t *taps, const E *w, E bias,       \
                                      int64_t rows, int64_t n, E *y);                               \
-    /* The same from a plane that is not staged; false when there is none for this                 \
-     * size (x == NULL only asks). */                                                              \
+    /* The same for adjacent planes that are not staged, each with its own weights and bias (bias  \
+     * NULL: none); false when there is none for this size (x == NULL only asks). */               \
     bool (*depthwise_direct_##suffix)(int64_t kernel, int64_t stride, const E *x,                  \
-                                      const pl_conv_plane *g, const E *w, E bias, E *y);           \
+                                      const pl_conv_plane *g, const E *w, const E *bias,           \
+                                      int64_t planes, E *y);                                       \
     /* Row `row` of channels 0 … n (8 or 16) from the planes themselves; y: their first plane.   \
      * NULL: there is none. The order of the sums is a product's. */                               \
     void (*stem_##suffix)(const pl_conv_stem *g, const E *x, const E *w, const E *bias,            \
