@@ -14,7 +14,7 @@ help: ## list the targets
 demo: all ## one minute: what plumb does, on a small model
 	@tools/demo
 
-quick: ## after a change: build, unit and CLI tests, a minute or two on two cores
+quick: ## after a change: build, unit and CLI tests, under a minute on two cores
 	@tools/build $(BUILD) all unit
 	@tests/run --quick unit cli
 

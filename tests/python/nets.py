@@ -198,6 +198,10 @@ class Tap:
             self.bad += 1
             print(f"not ok {self.n} {name}: {str(e)[:600]}", flush=True)
 
+    def skip(self, name, why):
+        self.n += 1
+        print(f"ok {self.n} {name} # SKIP {why}", flush=True)
+
     def end(self):
         print(f"1..{self.n}")
         return 1 if self.bad else 0

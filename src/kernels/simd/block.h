@@ -21,7 +21,8 @@ static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
     }
     if ((n & 2) != 0) {
         const double two = _mm_cvtsd_f64(_mm_castps_pd(part));
-        memcpy(p, &two, sizeof two); /* a tensor may lie at any address: the scalar stores of gcc want it aligned */
+        memcpy(p, &two, sizeof two); /* a tensor may lie at any address: the scalar stores of gcc
+                                        want it aligned */
         part = _mm_movehl_ps(part, part);
         p += 2;
     }
