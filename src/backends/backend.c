@@ -32,8 +32,8 @@ struct pl_backend {
     pl_guard *guard;
     pl_guard_child *probe; /* child that answered queries at opening; runs the first program */
     char version[64], device[256];
-    uint64_t cpu;  /* features of the CPU that it runs on (kernels/cpu.h) */
-    bool confined; /* reported by its guard */
+    uint64_t cpu;           /* features of the CPU that it runs on (kernels/cpu.h) */
+    bool confined, limited; /* reported by its guard */
     const char *modes[PL_GUARD_MODES_MAX + 1]; /* of a guarded backend; point into mode_text */
     char mode_text[256];
     pl_failure failure;
@@ -172,6 +172,7 @@ static pl_status start_child(pl_backend *b, pl_guard_child **out, pl_err *err) {
     if (st == PL_OK) {
         b->cpu = opened.cpu;
         b->confined = opened.confined;
+        b->limited = opened.limited;
         if (!first) return PL_OK;
         snprintf(b->version, sizeof(b->version), "%.*s", (int)sizeof(b->version) - 1,
                  opened.version);
@@ -252,8 +253,9 @@ const char *pl_backend_name(const pl_backend *b) {
 const char *pl_backend_sandbox(const pl_backend *b) {
     const char *state = pl_confine_state(b->vtable, b->options.sandbox);
     /* $PLUMB_GUARD may name a wrapper that drops the guard's arguments. */
-    const bool lost = b->guard != NULL && !b->confined && strcmp(state, "on") == 0;
-    return lost ? "none: plumb-guard did not set it up" : state;
+    if (b->guard == NULL || strcmp(state, "on") != 0) return state;
+    if (!b->confined) return "none: plumb-guard did not set it up";
+    return b->limited ? "on, with cgroup" : state;
 }
 
 const char *pl_backend_device(const pl_backend *b) {

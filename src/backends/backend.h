@@ -66,7 +66,7 @@ void pl_backend_abandon(pl_backend *backend);
 const char *pl_backend_name(const pl_backend *backend);
 const char *pl_backend_spec(const pl_backend *backend);
 const char *pl_backend_version(const pl_backend *backend); /* "" if unknown */
-const char *pl_backend_sandbox(const pl_backend *backend); /* "on", or why not */
+const char *pl_backend_sandbox(const pl_backend *backend); /* "on", "on, with cgroup", or why not */
 const char *pl_backend_device(const pl_backend *backend);  /* "" = the CPU, or unknown */
 /* CPU features of its process (kernels/cpu.h); they differ from ours under an emulator. */
 uint64_t pl_backend_cpu(const pl_backend *backend);

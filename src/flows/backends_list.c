@@ -4,6 +4,7 @@
 
 #include "backends/backend.h"
 #include "backends/confine.h"
+#include "backends/guard/cgroup.h"
 #include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/json.h"
@@ -143,6 +144,13 @@ static void put_sandbox(pl_buf *out) {
     pl_buf_printf(out, "sandbox  %s\n",
                   on ? "Landlock and seccomp confine jit, ort and plugins; cmd only when required"
                      : why);
+    if (!on) return;
+    char *group = pl_cgroup_find_own();
+    pl_buf_printf(out, "%20s%s\n", "",
+                  group != NULL
+                      ? "a cgroup limits memory and processes"
+                      : "no cgroup: none was delegated to this user with memory and pids");
+    pl_free(group);
 }
 
 /* CPU features that change results. A backend on another CPU (an emulator) reports its own in the

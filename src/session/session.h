@@ -113,7 +113,7 @@ typedef struct pl_side_info { /* "a", "b" of the JSON */
     const char *backend, *spec, *version, *path, *hash;
     const char *failure; /* "" = none */
     int signal;
-    const char *sandbox; /* "on", or why not; "" = unknown */
+    const char *sandbox; /* "on", "on, with cgroup", or why not; "" = unknown */
     const char *cpu;     /* CPU features that change results, "x86-64 fma avx2"; "" = unknown */
     const char *device;  /* device it computes on; "" = the CPU */
     const char *precision_profile; /* of A: its precision profile (ops/arithmetic.h); "" */

@@ -186,7 +186,7 @@ def fuzz_once(name, seconds, rss_mb, corpora, artifacts):
                              "-entropic=0",  # its bookkeeping takes half of the time of fuzz_model
                              "-print_final_stats=1", f"-artifact_prefix={artifacts}/", *corpora], stdout=subprocess.DEVNULL,
                             stderr=subprocess.PIPE, env={
-                                **os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1"})
+                                **os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:malloc_context_size=4"})  # a finding is run again
     said = proc.stderr.read().decode(errors="replace")
     _, status, used = os.wait4(proc.pid, 0)
     proc.returncode = os.waitstatus_to_exitcode(status)

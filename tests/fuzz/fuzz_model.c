@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backends/backend.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "flows/inputs.h"
@@ -29,6 +30,7 @@ enum {
     ELEMENTS_OF_RUN = 300000,
     RUN_SECONDS = 1, /* several runs for each mutant, and 10 s for all: tests/run */
     PORTS_MAX = 64,
+    SEED = 1,
     ANALYZE_EVERY = 16, /* of the mutants, by their bytes */
     MINIFY_EVERY = 64,
 };
@@ -66,38 +68,63 @@ int LLVMFuzzerInitialize(int *n_args, char ***args) {
 
 static tree the_tree;
 
-/* A sample of the table as bytes. */
-static pl_status make_donor(uint64_t random, pl_buf *out) {
-    size_t n_rows = 0, n_samples = 0;
-    while (pl_op_at(n_rows) != NULL)
-        n_rows++;
-    const pl_op_def *row = pl_op_at((size_t)(random % n_rows));
-    while (row->samples[n_samples].graph != NULL)
-        n_samples++;
-    const char *domain = row->domain == NULL ? "" : row->domain;
-    const char *text = row->samples[(random >> 32) % n_samples].graph;
+/* Samples of the table as bytes, each made when it is first asked for: making one takes as long as
+ * the mutant. */
+typedef struct donor {
+    const pl_op_def *row;
+    const char *text;
+    pl_buf bytes;
+    bool made;
+} donor;
+
+static struct {
+    donor *all;
+    size_t n, capacity;
+} donors;
+
+static pl_status list_donors(void) {
+    const pl_op_def *row;
+    for (size_t i = 0; (row = pl_op_at(i)) != NULL; i++) {
+        for (size_t k = 0; row->samples[k].graph != NULL; k++) {
+            if (!PL_ARRAY_ROOM(donors.all, donors.n, &donors.capacity)) return PL_E_MEMORY;
+            donors.all[donors.n++] = (donor){ .row = row, .text = row->samples[k].graph };
+        }
+    }
+    return PL_OK;
+}
+
+static pl_status make_donor(donor *d) {
+    const char *domain = d->row->domain == NULL ? "" : d->row->domain;
+    const int since = d->row->since;
     pl_model *model = NULL;
-    PL_TRY(pl_model_parse_graph(text, domain[0] == '\0' ? row->since : 17, &model, NULL));
-    pl_status st = domain[0] == '\0' ? PL_OK : pl_model_set_opset(model, domain, row->since, NULL);
-    if (st == PL_OK) st = pl_model_serialize(model, out, NULL);
+    d->made = true;
+    PL_TRY(pl_model_parse_graph(d->text, domain[0] == '\0' ? since : 17, &model, NULL));
+    pl_status st = domain[0] == '\0' ? PL_OK : pl_model_set_opset(model, domain, since, NULL);
+    if (st == PL_OK) st = pl_model_serialize(model, &d->bytes, NULL);
+    if (st != PL_OK) d->bytes.n_bytes = 0;
     pl_model_free(model);
     return st;
 }
 
+static const donor *pick_donor(uint64_t random) {
+    if (donors.n == 0 && list_donors() != PL_OK) abort();
+    donor *d = &donors.all[random % donors.n];
+    if (!d->made) (void)make_donor(d);
+    return d;
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned seed) {
-    pl_buf donor = PL_BUF_INIT;
     the_tree.random = seed;
-    if (make_donor(tree_random(&the_tree), &donor) != PL_OK) donor.n_bytes = 0;
+    const pl_buf *from = &pick_donor(tree_random(&the_tree))->bytes;
+    const uint8_t *bytes = (const uint8_t *)pl_buf_str(from);
     size_t made = 0;
     if (tree_below(&the_tree, 32) != 0)
-        made = edit_model(&the_tree, data, n, max, (const uint8_t *)pl_buf_str(&donor),
-                          donor.n_bytes, tree_random(&the_tree));
-    if (made == 0 && donor.n_bytes > 0 && donor.n_bytes <= max && tree_below(&the_tree, 2) == 0) {
-        memcpy(data, pl_buf_str(&donor), donor.n_bytes);
-        made = donor.n_bytes;
+        made = edit_model(&the_tree, data, n, max, bytes, from->n_bytes, tree_random(&the_tree));
+    if (made == 0 && from->n_bytes > 0 && from->n_bytes <= max && tree_below(&the_tree, 2) == 0) {
+        memcpy(data, bytes, from->n_bytes);
+        made = from->n_bytes;
     }
     if (made == 0) made = LLVMFuzzerMutate(data, n, max);
-    pl_buf_release(&donor);
     return made;
 }
 
@@ -167,25 +194,26 @@ static void write_and_read(const pl_model *model) {
     pl_buf_release(&buf);
 }
 
-static void run_interp(pl_model *model, pl_datum *const *in, bool fp64) {
+/* Whether it came to its end in time. */
+static bool run_interp(pl_model *model, pl_datum *const *in, bool fp64) {
     pl_err err = PL_ERR_INIT;
     pl_interp *interp = NULL;
     int64_t left = ELEMENTS_OF_RUN;
     pl_datum *out[PORTS_MAX * 4] = { NULL };
     const pl_interp_options options = { .fp64 = fp64,
-                                        .seed = 1,
+                                        .seed = SEED,
                                         .hook = count_elements,
                                         .hook_ctx = &left,
                                         .deadline_ns =
                                             pl_clock_ns() + RUN_SECONDS * INT64_C(1000000000) };
-    if (pl_interp_new(model, &options, &interp, &err) == PL_OK)
-        (void)pl_interp_run(interp, in, out, &err);
+    pl_status st = pl_interp_new(model, &options, &interp, &err);
+    if (st == PL_OK) st = pl_interp_run(interp, in, out, &err);
     pl_interp_free(interp);
     for (size_t i = 0; i < PORTS_MAX * 4; i++)
         pl_datum_unref(out[i]);
+    return st == PL_OK;
 }
 
-/* A body may run for ever, and a replay has no deadline. */
 static bool has_bodies(const pl_model *model) {
     for (size_t i = 0; i < model->graph->n_nodes; i++)
         if ((model->graph->nodes[i]->def->flags & PL_OP_CONTROL) != 0) return true;
@@ -193,7 +221,7 @@ static bool has_bodies(const pl_model *model) {
 }
 
 static void run_bounds(pl_model *model, pl_datum *const *in) {
-    const pl_replay_options options = { .seed = 1 };
+    const pl_replay_options options = { .seed = SEED };
     const pl_graph *graph = model->graph;
     pl_err err = PL_ERR_INIT;
     pl_replay *replay = NULL;
@@ -231,7 +259,7 @@ static void release_inputs(pl_datum **in, size_t n) {
 }
 
 static void run_gradient(const pl_model *model) {
-    const plumb_inputs source = { .seed = 1 };
+    const plumb_inputs source = { .seed = SEED };
     pl_model *joint = NULL;
     pl_err err = PL_ERR_INIT;
     pl_datum *in[PORTS_MAX * 4] = { NULL };
@@ -239,25 +267,29 @@ static void run_gradient(const pl_model *model) {
         joint->graph->n_inputs <= PORTS_MAX * 4 && joint->graph->n_outputs <= PORTS_MAX * 4 &&
         graph_is_small(joint->graph) && pl_ops_resolve(joint, &err) == PL_OK &&
         pl_inputs_make(joint, &source, in, &err) == PL_OK)
-        run_interp(joint, in, false);
+        (void)run_interp(joint, in, false);
     release_inputs(in, PORTS_MAX * 4);
     pl_model_free(joint);
 }
 
-static void run_all(pl_model *model) {
-    const plumb_inputs source = { .seed = 1 };
+/* Whether the commands come to an end with it: a body may run for ever, and replays, other backends
+ * and analyze have no deadline of their own. What ended with these inputs ends again. */
+static bool run_all(pl_model *model) {
+    const plumb_inputs source = { .seed = SEED };
+    bool ends = !has_bodies(model);
     pl_datum *in[PORTS_MAX] = { NULL };
     pl_err err = PL_ERR_INIT;
     if (pl_inputs_make(model, &source, in, &err) == PL_OK) {
-        run_interp(model, in, false);
-        run_interp(model, in, true);
-        if (!has_bodies(model)) {
+        const bool ended = run_interp(model, in, false);
+        ends = (run_interp(model, in, true) && ended) || ends;
+        if (ends) {
             run_bounds(model, in);
             run_jit(model, in);
         }
     }
     release_inputs(in, PORTS_MAX);
     run_gradient(model);
+    return ends;
 }
 
 /* ---- commands ---- */
@@ -307,11 +339,13 @@ static void command_analyze(const uint8_t *data, size_t n) {
     if (model == NULL) return;
     int64_t deadline = pl_clock_ns() + RUN_SECONDS * INT64_C(1000000000);
     const plumb_progress progress = { in_time, &deadline };
+    const plumb_inputs inputs = { .seed = SEED };
     plumb_analyze_options options;
     plumb_analyze_options_init(&options);
     plumb_session *session = NULL;
     options.backend = "eager:fp64";
     options.threads = 1;
+    options.inputs = &inputs;
     options.progress = &progress;
     (void)plumb_analyze(model, &options, &session, NULL);
     plumb_session_free(session);
@@ -324,12 +358,14 @@ static void command_minify(const uint8_t *data, size_t n, const char *op) {
     if (model == NULL) return;
     int64_t deadline = pl_clock_ns() + 2 * RUN_SECONDS * INT64_C(1000000000);
     const plumb_progress progress = { in_time, &deadline };
+    const plumb_inputs inputs = { .seed = SEED };
     plumb_minify_options options;
     plumb_minify_options_init(&options);
     plumb_repro *repro = NULL;
     char check[200];
     snprintf(check, sizeof(check), "! /bin/grep -qa %.60s {model}", op);
     options.check = check;
+    options.inputs = &inputs;
     options.threads = options.jobs = 1;
     options.max_queries = 24;
     options.max_time = RUN_SECONDS;
@@ -364,13 +400,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     command_transform(data, n);
     const bool runs = pl_ops_resolve(model, &err) == PL_OK &&
                       pl_model_infer(model, &options, &err) == PL_OK && is_small(model);
-    if (runs) {
-        run_all(model);
-        if (number % ANALYZE_EVERY == 0 && !has_bodies(model)) command_analyze(data, n);
-    }
+    const bool ends = runs && run_all(model);
+    if (ends && number % ANALYZE_EVERY == 0) command_analyze(data, n);
     const char *op = model->graph->n_nodes == 0 ? "" : model->graph->nodes[0]->op;
-    if (number % MINIFY_EVERY == 0 && runs && is_plain(op) && !has_bodies(model))
-        command_minify(data, n, op);
+    if (ends && number % MINIFY_EVERY == 0 && is_plain(op)) command_minify(data, n, op);
     pl_model_free(model);
     return 0;
 }

@@ -58,12 +58,14 @@ def named_model(name):
 
 @test
 def item_5__a_repros_backend_is_no_python():
+    """On a model that ONNX Runtime 1.27 fails, so that scripts are written; without that runtime there is none to look at."""
     at = fresh("item5")
-    (at / "r/test_data_set_0").mkdir(parents=True)
-    assert plumb(at, "convert", "m.onnxtxt", "r/model.onnx").returncode == 0
-    backend = 'ort:opt=off,disable="];__import__("os").system("touch ran")#'
+    (at / "r").mkdir()
+    assert plumb(at, "convert", Path(__file__).resolve().parents[2] / "examples/identity_transpose.onnxtxt", "r/model.onnx").returncode == 0
+    backend = 'ort:disable="];__import__("os").system("touch ran")#'
     (at / "r/repro.json").write_text(json.dumps({"version": 1, "backend": backend, "command": "run", "signature": None, "context": {}}))
     plumb(at, "minify", "r", "-o", "mine")
+    plumb(at, "minify", "r/model.onnx", "--backend", backend, "-o", "mine2")
     plumb(at, "run", "r", "--backend", backend, "--repro-level", "3")
     for script in at.rglob("repro_ort.py"):
         compile(script.read_text(), str(script), "exec")

@@ -531,6 +531,7 @@ pl_status pl_guard_child_open(pl_guard_child *c, pl_guard_opened *out, pl_failur
     c->n_threads = reply.opened.n_threads;
     out->cpu = reply.opened.cpu;
     out->confined = reply.opened.confined == 1;
+    out->limited = reply.opened.limited == 1;
     snprintf(out->version, sizeof(out->version), "%s", reply.opened.version);
     snprintf(out->device, sizeof(out->device), "%s", reply.opened.device);
     snprintf(out->modes, sizeof(out->modes), "%s", reply.opened.modes);

@@ -40,6 +40,7 @@ typedef struct pl_guard_opened { /* what a backend reports about itself */
     char modes[2048]; /* record modes, separated by commas */
     uint64_t cpu;     /* features of its CPU (kernels/cpu.h) */
     bool confined;    /* the guard says that its sandbox is active */
+    bool limited;     /* and that a cgroup limits the child */
 } pl_guard_opened;
 /* Opens the backend. `failure` may be NULL. */
 pl_status pl_guard_child_open(pl_guard_child *child, pl_guard_opened *out, pl_failure *failure,

@@ -18,6 +18,7 @@
 typedef struct child {
     int socket;
     bool confined;    /* Landlock and seccomp are active */
+    bool limited;     /* in a cgroup of the guard */
     pl_backend *warm; /* inherited */
     pl_backend *backend;
     pl_program *program;
@@ -49,6 +50,7 @@ static pl_status do_open(child *c, const pl_guard_msg *m, pl_guard_msg *reply, p
     opened->n_threads = pl_guard_count_threads();
     opened->cpu = pl_cpu_features();
     opened->confined = c->confined;
+    opened->limited = c->limited;
     (void)PL_GUARD_SET(opened->version, pl_backend_version(c->backend));
     (void)PL_GUARD_SET(opened->device, pl_backend_device(c->backend));
     const char *const *modes = pl_backend_record_modes(c->backend);
@@ -260,8 +262,8 @@ static pl_status do_supports(child *c, const pl_guard_msg *m, pl_guard_msg *repl
     return PL_OK;
 }
 
-int pl_guard_child_serve(int socket, pl_backend *warm, bool confined) {
-    child c = { .socket = socket, .warm = warm, .confined = confined };
+int pl_guard_child_serve(int socket, pl_backend *warm, bool confined, bool limited) {
+    child c = { .socket = socket, .warm = warm, .confined = confined, .limited = limited };
     for (;;) {
         pl_guard_msg m, reply;
         pl_err err = PL_ERR_INIT;

@@ -10,7 +10,8 @@
  * are read from /proc every few milliseconds (address-space limits would break runtimes that
  * reserve more than they use, and sanitizers). Each child has a folder of its own as TMPDIR, since
  * a killed process cannot clean up; the guard clears it. With --confine the guard confines itself
- * to the files it was given (sandbox.h), and children to fewer system calls. */
+ * to the files it was given (sandbox.h), and children to fewer system calls and, where this user
+ * may make one, to a cgroup. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,6 +29,7 @@
 #include <unistd.h>
 
 #include "backends/backend_int.h"
+#include "backends/guard/cgroup.h"
 #include "backends/guard/guard_child.h"
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_proc.h"
@@ -59,8 +61,11 @@ typedef struct guard {
     int signals;
     pl_sandbox sandbox;
     bool confined;
-    pl_backend *warm; /* NULL = none */
-    char *tmp;        /* holds the children's folders; NULL = could not be created */
+    pl_cgroup group;    /* of all children */
+    char *group_parent; /* NULL = no group */
+    uint64_t n_killed;  /* there, for want of memory */
+    pl_backend *warm;   /* NULL = none */
+    char *tmp;          /* holds the children's folders; NULL = could not be created */
     bool done;
 } guard;
 
@@ -94,6 +99,40 @@ static void kill_orphan(void *ctx, pid_t pid) {
     }
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL);
+}
+
+/* ---- cgroup ---- */
+
+static void open_group(guard *g) {
+    g->group_parent = pl_cgroup_find_own();
+    if (g->group_parent == NULL || pl_cgroup_open(g->group_parent, &g->group)) return;
+    pl_free(g->group_parent);
+    g->group_parent = NULL;
+}
+
+/* One group for all children, `more` of them soon: each has its own limit in check_memory. */
+static void limit_group(const guard *g, const pl_msg_fork *more) {
+    size_t n = 1;
+    uint64_t sum = more->memory_limit;
+    bool unlimited = sum == 0;
+    if (g->group.path == NULL) return;
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
+        const child *c = &g->children[i];
+        if (c->pid == 0 || c->ended) continue;
+        n++;
+        unlimited = unlimited || c->memory_limit == 0 || sum > UINT64_MAX - c->memory_limit;
+        sum += c->memory_limit;
+    }
+    pl_cgroup_limit(&g->group, n, unlimited ? 0 : sum);
+}
+
+/* Whether the kernel ended a child because of the group's limit. */
+static bool killed_by_group(guard *g, int status) {
+    if (g->group.path == NULL || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL) return false;
+    const uint64_t n = pl_cgroup_count_killed(&g->group);
+    const bool more = n > g->n_killed;
+    g->n_killed = n;
+    return more;
 }
 
 /* ---- children ---- */
@@ -170,8 +209,9 @@ static void run_child(guard *g, const child *c, int socket, int pipe_end) {
     close(CONTROL);
     close(pipe_end);
     enter_folder(g, c);
+    const bool limited = g->group.path != NULL && pl_cgroup_enter(&g->group);
     if (g->confined && !pl_sandbox_calls(&g->sandbox)) cannot_confine();
-    _exit(pl_guard_child_serve(socket, g->warm, g->confined));
+    _exit(pl_guard_child_serve(socket, g->warm, g->confined, limited));
 }
 
 /* False when the socket is full. Never blocks: plumb may itself be waiting for the guard. */
@@ -201,6 +241,7 @@ static void start_child(guard *g, const pl_guard_msg *m) {
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    limit_group(g, &m->fork);
     const pid_t pid = fork();
     if (pid == 0) {
         close(ends[0]);
@@ -245,6 +286,7 @@ static void child_ended(guard *g, pid_t pid, int status) {
         c->tail[c->n_tail] = '\0';
         c->ended = true;
         c->status = status;
+        if (!c->quiet && killed_by_group(g, status)) c->over_limit = true;
         finish_child(c);
         clear_folder(g, c);
         return;
@@ -346,6 +388,8 @@ static void end_all(guard *g) {
     }
     if (g->tmp != NULL) pl_dir_remove(g->tmp, NULL);
     pl_free(g->tmp);
+    pl_cgroup_close(&g->group);
+    pl_free(g->group_parent);
 }
 
 /* If a standard stream were closed, the next descriptor would take its number, and children would
@@ -403,6 +447,8 @@ int main(int n_args, char **args) {
     if (g.signals < 0) return 4;
     if (pl_dir_temporary(&g.tmp, NULL) != PL_OK) g.tmp = NULL;
     if (!read_arguments(&g, n_args, args)) return 2;
+    if (g.confined) open_group(&g);
+    g.sandbox.groups = g.group_parent;
     if (g.confined && !pl_sandbox_files(&g.sandbox)) cannot_confine();
     while (!g.done)
         loop_once(&g);

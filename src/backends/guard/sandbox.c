@@ -90,6 +90,7 @@ bool pl_sandbox_files(const pl_sandbox *s) {
     for (size_t i = 0; i < s->n_writable && ok; i++)
         ok = allow(ruleset, s->writable[i], attr.files);
     if (s->parent != NULL) ok = ok && allow(ruleset, s->parent, LANDLOCK_ACCESS_FS_REMOVE_DIR);
+    if (s->groups != NULL) ok = ok && allow(ruleset, s->groups, LANDLOCK_ACCESS_FS_REMOVE_DIR);
     ok = ok && syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
     close(ruleset);
     return ok;

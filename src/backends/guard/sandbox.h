@@ -11,6 +11,7 @@ typedef struct pl_sandbox {
     const char *const *readable; /* files or folders; those that do not exist are skipped */
     const char *const *writable; /* folders */
     const char *parent; /* of the last writable folder, so that it can be removed; NULL = none */
+    const char *groups; /* holds the guard's cgroup, which can be removed; NULL = none */
     size_t n_readable, n_writable;
     bool programs; /* may start programs */
 } pl_sandbox;

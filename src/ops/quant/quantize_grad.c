@@ -6,7 +6,7 @@
 /* A scale or zero point along the axis of x: [1, …, n, …, 1]. */
 static pl_value *along(pl_grad *c, pl_value *p, int axis, int rank) {
     int64_t dims[PL_RANK_MAX];
-    if (p->type == NULL || p->type->rank == 0) return p;
+    if (p == NULL || p->type == NULL || p->type->rank == 0) return p; /* NULL: it has failed */
     for (int d = 0; d < rank; d++)
         dims[d] = d == axis ? -1 : 1;
     return pl_g_reshape(c, p, dims, (size_t)rank);

@@ -87,7 +87,7 @@ static void test_sandbox__files_outside_cannot_be_read_or_written(void **state) 
     if (!available()) skip();
     const answer read = ask("read", PLUMB_SANDBOX_ON, NULL);
     expect(&read, "read: Permission denied");
-    assert_string_equal(read.sandbox, "on");
+    assert_int_equal(strncmp(read.sandbox, "on", 2), 0); /* or "on, with cgroup" */
     const answer write = ask("write", PLUMB_SANDBOX_ON, NULL);
     expect(&write, "write: Permission denied");
 }
