@@ -156,9 +156,8 @@ static void put_fold(printer *p, const body *b, const gen_act *act) {
     pl_buf_printf(p->out, "n%d |= pv_nan(v%d%s)%s;\n", s, v, of, b->some ? " & k" : "");
 }
 
-/* Prefetches the next row while a sum over this one is made from the cache. Processors without
- * AVX-512 stop prefetching at the end of a page, so a row of 4 KB always starts late: softmax on 16
- * MB takes 3.0 ms without it, 2.3 with it (Zen 3). */
+/* Prefetches the next row while a sum over this one is made from the cache: softmax on 16 MB takes
+ * 3.0 ms without it, 2.3 with it (Zen 3). */
 static void put_ahead(printer *p, const body *b) {
     const gen *g = p->g;
     if (p->lanes != 8 || b->stage == 0 || b->copies != SUMS || p->symbolic || p->chunked ||

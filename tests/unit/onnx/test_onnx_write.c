@@ -289,8 +289,8 @@ static void test_onnx_write__names_the_file_it_cannot_write(void **state) {
     (void)state;
     pl_model *model = weighty_model();
     pl_err err = PL_ERR_INIT;
-    assert_int_not_equal(pl_model_write(model, "/nonexistent/m.onnx", true, &err), PL_OK);
-    assert_non_null(strstr(err.message, "/nonexistent/m.onnx"));
+    assert_int_not_equal(pl_model_write(model, "/dev/null/m.onnx", true, &err), PL_OK);
+    assert_non_null(strstr(err.message, "/dev/null/m.onnx"));
     pl_model_free(model);
 }
 

@@ -755,8 +755,14 @@ static void test_ort_record__leaves_real_models_alone(void **state) {
     snprintf(io, sizeof(io), "%s/io", root);
     if (!have_ort() || !pl_path_is_dir(io)) skip();
     if (wish == NULL) {
-        for (size_t i = 0; i < sizeof(few) / sizeof(few[0]); i++)
+        size_t n_seen = 0;
+        for (size_t i = 0; i < sizeof(few) / sizeof(few[0]); i++) {
+            snprintf(io, sizeof(io), "%s/io/%s", root, few[i]);
+            if (!pl_path_is_dir(io)) continue; /* a bench leaves inputs of its own models only */
             record_model(root, few[i], false);
+            n_seen++;
+        }
+        if (n_seen == 0) skip();
         return;
     }
     assert_int_equal(pl_dir_list_read(io, &list, NULL), PL_OK);
