@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,10 +128,10 @@ void pl_cgroup_limit(const pl_cgroup *g, size_t n_children, uint64_t memory_byte
     char text[32];
     /* A little more than what the guard allows: it names the limit, the kernel only kills. File
      * pages count here, and are given back first. */
-    const uint64_t slack = memory_bytes / 8 + (UINT64_C(64) << 20);
-    int n = memory_bytes == 0 || memory_bytes > UINT64_MAX / 2
-                ? snprintf(text, sizeof(text), "max")
-                : snprintf(text, sizeof(text), "%llu", (unsigned long long)(memory_bytes + slack));
+    const bool none = memory_bytes == 0 || memory_bytes > UINT64_MAX / 2;
+    const uint64_t most = none ? 0 : memory_bytes + memory_bytes / 8 + (UINT64_C(64) << 20);
+    int n =
+        none ? snprintf(text, sizeof(text), "max") : snprintf(text, sizeof(text), "%" PRIu64, most);
     (void)!pwrite(g->memory, text, (size_t)n, 0);
     n = snprintf(text, sizeof(text), "%zu", n_children * THREADS_PER_CHILD);
     (void)!pwrite(g->pids, text, (size_t)n, 0);

@@ -12,6 +12,11 @@ typedef struct change {
     const pl_corpus_case *before, *now; /* NULL = not there */
 } change;
 
+/* The newer side that a change has. */
+static const pl_corpus_case *shown(const change *c) {
+    return c->now != NULL ? c->now : c->before;
+}
+
 typedef struct diff {
     const pl_corpus *before, *now;
     bool by_place;
@@ -116,7 +121,8 @@ static void put_json(const diff *d, pl_buf *out) {
     pl_json_array_begin(&j);
     for (size_t i = 0; i < d->n_changes; i++) {
         const change *c = &d->changes[i];
-        const pl_corpus_case *x = c->now != NULL ? c->now : c->before;
+        const pl_corpus_case *x = shown(c);
+        if (x == NULL) continue;
         pl_json_object_begin(&j);
         pl_json_put_string(&j, "model", x->model);
         pl_json_put_string(&j, "backend", x->backend);
@@ -152,8 +158,9 @@ static void put_text(const diff *d, pl_buf *out) {
     }
     for (size_t i = 0; i < d->n_changes; i++) {
         const change *c = &d->changes[i];
-        const pl_corpus_case *x = c->now != NULL ? c->now : c->before;
+        const pl_corpus_case *x = shown(c);
         const size_t at = out->n_bytes;
+        if (x == NULL) continue;
         pl_buf_printf(out, "%s -> %s  %s on %s", status(c->before), status(c->now), x->model,
                       x->backend);
         if (wrong(c->now)) pl_buf_printf(out, ": %s", x->reason);

@@ -128,6 +128,7 @@ static pl_status split(grouping *g, pl_corpus_case **cases, size_t n, pl_err *er
             if (first == NULL) first = cases[i];
             if (cases[i]->has_repro && is_smaller(cases[i], smallest)) smallest = cases[i];
         }
+        if (first == NULL) return PL_OK;
         /* Further groups of a signature are distinguished by the backend. */
         PL_TRY(add_group(g, smallest, &first->bug, round == 0 ? "" : first->backend, err));
         pl_corpus_group *group = &c->groups[c->n_groups - 1];
