@@ -488,7 +488,7 @@ typedef struct roi_plan { /* regions that are known before the run */
     pl_arena *arena;
     const pl_tensor *rois, *batch;
     roi_job j;
-    int64_t n, n_images;
+    int64_t n, n_images, n_cells, n_outputs; /* regions, images, cells and outputs of a plane */
 } roi_plan;
 
 static bool roi_plan_open(roi_plan *p, pl_grad *c) {
@@ -502,6 +502,9 @@ static bool roi_plan_open(roi_plan *p, pl_grad *c) {
     p->j.x.n_out = pl_attr_int(node, "output_width");
     p->arena = pl_arena_new();
     if (p->arena == NULL && c->st == PL_OK) c->st = pl_fail_memory(c->err, 1);
+    if (c->st == PL_OK && (!pl_i64_mul(p->j.y.n_in, p->j.x.n_in, &p->n_cells) ||
+                           !pl_i64_mul(p->j.y.n_out, p->j.x.n_out, &p->n_outputs)))
+        (void)pl_g_fail(c, "needs a constant that is too large");
     for (int64_t r = 0; r < p->n && c->st == PL_OK; r++) {
         const int64_t b = pl_tensor_get_i64(p->batch, r);
         if (b >= 0 && b < p->n_images) continue;
@@ -534,11 +537,11 @@ static pl_value *roi_average(roi_plan *p) {
     pl_grad *c = p->c;
     pl_value *x = c->node->in[0];
     pl_g_table weights = { .data = NULL }, images = { .data = NULL };
-    const int64_t cells = p->j.y.n_in * p->j.x.n_in, outputs = p->j.y.n_out * p->j.x.n_out;
+    const int64_t cells = p->n_cells, outputs = p->n_outputs;
     if (!pl_g_table_new(c, &images, 2, (const int64_t[]){ p->n_images, p->n })) return NULL;
     if (pl_g_table_new(c, &weights, 3, (const int64_t[]){ p->n, outputs, cells })) {
         for (int64_t r = 0; r < p->n && roi_plan_at(p, r); r++) {
-            roi_weights(&p->j, weights.data + r * outputs * cells);
+            if (cells > 0) roi_weights(&p->j, weights.data + r * outputs * cells);
             images.data[pl_tensor_get_i64(p->batch, r) * p->n + r] = 1;
         }
     }
@@ -554,7 +557,7 @@ static pl_value *roi_average(roi_plan *p) {
 static pl_status roi_largest(roi_plan *p) {
     pl_grad *c = p->c;
     pl_g_table cells = { .data = NULL }, weights = { .data = NULL };
-    const int64_t outputs = p->j.y.n_out * p->j.x.n_out;
+    const int64_t outputs = p->n_outputs;
     int64_t each = 1;
     for (int64_t r = 0; r < p->n && roi_plan_at(p, r); r++)
         each = pl_i64_max(each, 4 * p->j.y.grid * p->j.x.grid);
