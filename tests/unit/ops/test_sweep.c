@@ -5,8 +5,8 @@
  * Refusing is fine; crashing is not, and neither is a result that depends on what malloc gave:
  * everything runs with two fills.
  *
- * The work is done in children, so that a crash is one finding and not the end. By default every
- * eighth variation runs; PLUMB_SWEEP=all: all of them; PLUMB_SWEEP=full: all pairs, too.
+ * The work is done in children, so that a crash is one finding and not the end. PLUMB_SWEEP=full:
+ * all pairs of changes, too.
  * PLUMB_SWEEP_PART=I/N takes the I-th of N parts (tests/campaign does so), PLUMB_SWEEP_OP=Name one
  * operator.
  *
@@ -41,7 +41,7 @@
 #include "passes/backward.h"
 #include "sanitized.h"
 
-enum { MAX_PORTS = 64, SECONDS_PER_CASE = 20, DEFAULT_PARTS = 8 };
+enum { MAX_PORTS = 64, SECONDS_PER_CASE = 20 };
 
 /* A model may ask for any amount of memory. */
 const char *__asan_default_options(void);
@@ -487,7 +487,7 @@ static void sweep_all(sweep *s, size_t from) {
     static change changes[MAX_CHANGES];
     const char *only = getenv("PLUMB_SWEEP_OP"), *size = getenv("PLUMB_SWEEP");
     const bool pairs = size != NULL && strcmp(size, "full") == 0;
-    sweeping w = { .s = s, .from = from, .n_parts = size == NULL ? DEFAULT_PARTS : 1 };
+    sweeping w = { .s = s, .from = from, .n_parts = 1 };
     const char *part = getenv("PLUMB_SWEEP_PART");
     if (part != NULL && (sscanf(part, "%zu/%zu", &w.part, &w.n_parts) != 2 || w.n_parts == 0))
         w.n_parts = 1;
