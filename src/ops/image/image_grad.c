@@ -170,6 +170,8 @@ pl_status pl_affine_grid_grad(pl_grad *c) {
     pl_value *theta = c->node->in[0];
     const pl_tensor *size = pl_g_known(c->node->in[1]);
     if (size == NULL) return pl_g_fail(c, "needs size to be a constant");
+    if (size->n_elements != 4 && size->n_elements != 5)
+        return pl_g_fail(c, "needs a size of 4 or 5 numbers");
     const int axes = size->n_elements == 5 ? 3 : 2;
     const bool align = pl_attr_int(c->node, "align_corners") != 0;
     int64_t points = 1, dims[3] = { 1, 1, 1 };

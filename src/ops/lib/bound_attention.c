@@ -112,7 +112,9 @@ static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stat
         r.bias = t;
     const int flags = r.mask == NULL ? 0 : r.mask->rank; /* 1: lengths, 2: flags, else ignored */
     if (flags > 2 || (flags > 0 && r.mask->dims[0] != y->dims[0])) r.mask = NULL;
-    r.keys = r.bias != NULL ? r.bias->dims[r.bias->rank - 1] : flags == 2 ? r.mask->dims[1] : 1;
+    r.keys = r.bias != NULL                 ? r.bias->dims[r.bias->rank - 1]
+             : r.mask != NULL && flags == 2 ? r.mask->dims[1]
+                                            : 1;
     if (r.mask != NULL && flags == 2 && r.mask->dims[1] != r.keys) r.mask = NULL;
     if (r.bias == NULL && r.mask == NULL) return PL_OK;
     r.px = r.bias == NULL ? NULL : pl_b_x(c, a->score_bias);

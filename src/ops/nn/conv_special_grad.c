@@ -185,6 +185,8 @@ pl_status pl_col2im_grad(pl_grad *c) {
     pl_value *x = c->node->in[0], *dy = c->dy[0];
     if (image == NULL || block == NULL)
         return pl_g_fail(c, "needs image_shape and block_shape to be constants");
+    if (image->n_elements != block->n_elements)
+        return pl_g_fail(c, "needs image_shape and block_shape of one length");
     pl_window w = { 0 };
     const int n = (int)image->n_elements;
     int64_t cells = 1;
