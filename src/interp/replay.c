@@ -411,23 +411,12 @@ static pl_status call_init(call *k, pl_arena *scratch, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status is_body(void *ctx, pl_graph *body, pl_err *err) {
-    (void)body, (void)err;
-    *(bool *)ctx = true;
-    return PL_OK;
-}
-
-static bool has_body(const pl_node *node) {
-    bool found = false;
-    pl_err ignored = PL_ERR_INIT;
-    return pl_node_each_body(node, is_body, &found, &ignored) != PL_OK || found;
-}
-
 /* Has the replay that is ahead computed this node from the very same data? Bodies see more than the
  * inputs of their node. */
 static bool is_ahead(const pl_replay *r, const pl_node *node) {
     const pl_replay *ahead = r->options.ahead;
-    if (ahead == NULL || r->options.native || r->depth != 1 || has_body(node)) return false;
+    if (ahead == NULL || r->options.native || r->depth != 1) return false;
+    if (pl_node_bodies(node) != PL_BODIES_NONE) return false;
     for (uint32_t i = 0; i < node->n_in; i++) {
         if (node->in[i] == NULL) continue;
         const uint32_t id = node->in[i]->id;
