@@ -77,8 +77,9 @@ typedef struct plumb_error {
 PLUMB_API const char *plumb_status_name(plumb_status status); /* "E_USAGE"; "" if unknown */
 PLUMB_API int plumb_exit_code(plumb_status status);
 PLUMB_API void plumb_free(void *text); /* NULL is fine */
-/* Removes the unfinished files of this process. Async-signal-safe: for a handler of SIGINT or
- * SIGTERM that ends the process; nothing else may be called after it. */
+/* Removes the unfinished files of this process and ends the programs that it waits for.
+ * Async-signal-safe: for a handler of SIGINT or SIGTERM that ends the process; nothing else may be
+ * called after it. */
 PLUMB_API void plumb_abandon(void);
 
 /* ---- options ---- */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -24,7 +25,40 @@ enum {
     CHECK_MS = 20,    /* how often to look whether the child ended while its pipes stay open */
     GRACE_MS = 200,   /* for output of descendants after the child's end */
     DRAIN_READS = 64, /* more than a pipe holds */
+    SLOTS = 64,       /* children at a time that a signal handler can end */
 };
+
+/* Groups that pl_process_run waits for. Global because a signal handler can reach nothing else; by
+ * owner, so that a forked process does not end its parent's children. */
+static struct {
+    pid_t group; /* atomic; 0 = free, -1 = being filled */
+    pid_t owner;
+} running[SLOTS];
+
+static int running_add(pid_t group) {
+    for (int i = 0; i < SLOTS; i++) {
+        pid_t expected = 0;
+        if (!__atomic_compare_exchange_n(&running[i].group, &expected, -1, false, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_RELAXED))
+            continue;
+        running[i].owner = getpid();
+        __atomic_store_n(&running[i].group, group, __ATOMIC_RELEASE);
+        return i;
+    }
+    return -1;
+}
+
+static void running_remove(int slot) {
+    if (slot >= 0) __atomic_store_n(&running[slot].group, 0, __ATOMIC_RELEASE);
+}
+
+void pl_process_abandon(void) {
+    const pid_t self = getpid();
+    for (int i = 0; i < SLOTS; i++) {
+        const pid_t group = __atomic_load_n(&running[i].group, __ATOMIC_ACQUIRE);
+        if (group > 0 && running[i].owner == self) kill(-group, SIGKILL);
+    }
+}
 
 typedef struct stream {
     int fd; /* our end; -1 at its end */
@@ -37,6 +71,7 @@ typedef struct child {
     bool ended; /* a zombie that we have not reaped yet: its pid cannot be reused */
     bool killed;
     bool in_our_group;
+    int slot;            /* in `running`; -1 = none */
     int64_t deadline_ms; /* INT64_MAX = none */
     int64_t grace_end_ms;
     stream streams[2];
@@ -214,6 +249,18 @@ static pl_status child_reap(const child *c, const char *name, pl_process_result 
     return PL_OK;
 }
 
+/* Signals wait until a handler can find the child. */
+static int child_start(child *c, const char *const *argv, const pl_process_options *options,
+                       int out, int err) {
+    sigset_t all, before;
+    sigfillset(&all);
+    const bool held = pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
+    const int error = spawn(argv, options, out, err, &c->pid);
+    if (error == 0 && !c->in_our_group) c->slot = running_add(c->pid);
+    if (held) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
 static int64_t deadline_from(double seconds) {
     if (!(seconds > 0) || seconds > 1e9) return INT64_MAX;
     return pl_clock_ms() + (int64_t)(seconds * 1000) + 1;
@@ -233,13 +280,14 @@ pl_status pl_process_run(const char *const *argv, const pl_process_options *opti
     int pipes[2][2] = { { -1, -1 }, { -1, -1 } };
     pl_status st = PL_OK;
     child c = { .deadline_ms = deadline_from(options->timeout_seconds),
+                .slot = -1,
                 .in_our_group = options->in_our_group };
 
     if (pipe_open(pipes[0]) != 0 || pipe_open(pipes[1]) != 0) {
         st = pl_fail_errno(err, errno, "open a pipe for", argv[0]);
         goto done;
     }
-    const int error = spawn(argv, options, pipes[0][1], pipes[1][1], &c.pid);
+    const int error = child_start(&c, argv, options, pipes[0][1], pipes[1][1]);
     if (error != 0) {
         st = pl_fail_errno(err, error, "start", argv[0]);
         goto done;
@@ -254,6 +302,7 @@ pl_status pl_process_run(const char *const *argv, const pl_process_options *opti
     st = child_follow(&c, options->progress, &out->timed_out, err);
     stream_drain_close(&c.streams[0]);
     stream_drain_close(&c.streams[1]);
+    running_remove(c.slot); /* before its number can be another's */
     const pl_status reaped = child_reap(&c, argv[0], out, st == PL_OK ? err : NULL);
     PL_TRY_GOTO(done, st, st == PL_OK ? reaped : st);
     keep_tail(&out->out, max, true);

@@ -29,4 +29,8 @@ pl_status pl_process_run(const char *const *argv, const pl_process_options *opti
                          pl_process_result *out, pl_err *err);
 void pl_process_result_release(pl_process_result *result);
 
+/* Ends the children that this process is waiting for, each with its group. For handlers of fatal
+ * signals: async-signal-safe. */
+void pl_process_abandon(void);
+
 #endif

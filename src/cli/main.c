@@ -103,6 +103,7 @@ static bool asks_json(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     clean_up_on(SIGINT);
+    clean_up_on(SIGQUIT);
     clean_up_on(SIGTERM);
     clean_up_on(SIGHUP);
     signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error with a message */

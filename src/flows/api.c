@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/door.h"
 #include "base/file_fault.h"
+#include "base/process.h"
 
 /* The public codes are the internal ones; the tables must not drift apart. */
 _Static_assert((int)PLUMB_INT2 == (int)PL_I2, "plumb.h and dtype.def differ");
@@ -28,6 +29,7 @@ int plumb_exit_code(plumb_status status) {
 }
 
 void plumb_abandon(void) {
+    pl_process_abandon();
     pl_door_abandon();
 }
 

@@ -13,13 +13,6 @@ typedef struct graft {
     bool *take; /* by node index of `from` */
 } graft;
 
-static bool has_bodies(const pl_node *node) {
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
-            return true;
-    return false;
-}
-
 static pl_status mark(graft *g, pl_err *err) {
     for (size_t i = g->from->n_nodes; i-- > 0;) {
         const pl_node *node = g->from->nodes[i];
@@ -30,7 +23,7 @@ static pl_status mark(graft *g, pl_err *err) {
                 g->take[i] || (v != NULL && g->need[v->id] && g->copier.values[v->id] == NULL);
         }
         if (!g->take[i]) continue;
-        if (has_bodies(node))
+        if (pl_node_has_body(node))
             return pl_fail(err, PL_E_UNSUPPORTED, "%s has a body, which cannot be taken over",
                            pl_node_describe(node, text, sizeof(text)));
         for (uint32_t k = 0; k < node->n_in; k++)

@@ -292,6 +292,13 @@ const char *pl_node_describe(const pl_node *node, char *out, size_t n_out) {
     return out;
 }
 
+bool pl_node_has_body(const pl_node *node) {
+    for (uint32_t i = 0; i < node->n_attrs; i++)
+        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
+            return true;
+    return false;
+}
+
 pl_status pl_node_each_body(const pl_node *node, pl_body_fn fn, void *ctx, pl_err *err) {
     for (uint32_t i = 0; i < node->n_attrs; i++) {
         const pl_attr *attr = &node->attrs[i];

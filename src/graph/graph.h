@@ -180,6 +180,9 @@ pl_value *pl_graph_find_in_scope(const pl_graph *graph, const char *name); /* an
 const pl_attr *pl_node_attr(const pl_node *node, const char *name);        /* NULL when absent */
 /* "node 'conv1' (Conv) that produces 'y'": for messages; into a caller's buffer. */
 const char *pl_node_describe(const pl_node *node, char *out, size_t n_out);
+/* By its attributes: so has a node of an operator that plumb does not know, and one that is not
+ * resolved. What its row says of them is pl_node_bodies (ops/op.h). */
+bool pl_node_has_body(const pl_node *node);
 /* Calls fn for each body of the node, in attribute order; stops at the first failure. */
 typedef pl_status (*pl_body_fn)(void *ctx, pl_graph *body, pl_err *err);
 pl_status pl_node_each_body(const pl_node *node, pl_body_fn fn, void *ctx, pl_err *err);

@@ -110,6 +110,7 @@ typedef enum pl_op_flags {
     PL_OP_FINDS_SCALE = 1 << 19, /* quantises input 0; the computed scale is another output */
     PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order if "sorted" is 0; output 0: the values */
     PL_OP_OPEN = 1 << 21,    /* ONNX is ambiguous: pl_eval.otherwise selects the other reading */
+    PL_OP_LEVELS = 1 << 23,  /* accuracy_level 4: input 0 may be rounded to 8 bits inside */
     PL_OP_FOREIGN = 1 << 22, /* has no row: its domain is known only to backends (pl_op_foreign) */
 } pl_op_flags;
 
@@ -284,6 +285,8 @@ bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
 bool pl_model_has_flag(const pl_model *model, unsigned flag);
 /* Works for unresolved nodes, too; false for NULL and for nodes without a row. */
 bool pl_node_has_flag(const pl_node *node, unsigned flag);
+/* PL_OP_LEVELS and the attribute asks for it */
+bool pl_node_rounds_input(const pl_node *node);
 pl_bodies pl_node_bodies(const pl_node *node); /* the same for bodies */
 
 /* ---- attributes: the node's, else the row's default ---- */

@@ -279,6 +279,10 @@ bool pl_node_has_flag(const pl_node *node, unsigned flag) {
     return row != NULL && (row->flags & flag) != 0;
 }
 
+bool pl_node_rounds_input(const pl_node *node) {
+    return pl_node_has_flag(node, PL_OP_LEVELS) && pl_attr_int(node, "accuracy_level") == 4;
+}
+
 pl_bodies pl_node_bodies(const pl_node *node) {
     const pl_op_def *row = row_of(node);
     return row == NULL ? PL_BODIES_NONE : row->bodies;

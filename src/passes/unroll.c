@@ -16,8 +16,9 @@
 #include "ops/infer.h"
 #include "passes/pass_int.h"
 
-/* MAX_WORK: nodes inferred again, summed over all loops that are unrolled. */
-enum { MAX_NODES = 1000000, MAX_DEPTH = 32, MAX_WORK = 4000000 };
+/* MAX_NODES: of one loop; a node with its values takes about a kilobyte, and a trip count is eight
+ * bytes of a stranger's file. MAX_WORK: nodes inferred again, summed over all loops unrolled. */
+enum { MAX_NODES = 250000, MAX_DEPTH = 32, MAX_WORK = 4000000 };
 
 /* ---- constants ---- */
 
@@ -174,22 +175,24 @@ static pl_status count_nodes(void *ctx, pl_graph *body, pl_err *err) {
     return PL_OK;
 }
 
-/* Is there room for one more copy, nested bodies included? */
-static bool may_copy(unrolling *u) {
+/* Nested bodies included. */
+static size_t nodes_of_step(unrolling *u) {
     if (u->n_copied == 0) {
         u->n_copied = 1;
         (void)count_nodes(&u->n_copied, u->body, NULL); /* cannot fail */
     }
-    return u->n_copied * (u->n_steps + 1) <= MAX_NODES;
+    return u->n_copied;
+}
+
+static pl_status fail_nodes(const unrolling *u) {
+    return pl_node_fail(u->err, PL_E_LIMIT, u->node, "its gradient would need more than %d nodes",
+                        MAX_NODES);
 }
 
 /* Copies the body once. The map holds its inputs; *cond (may be NULL) receives output 0. */
 static pl_status copy_step(unrolling *u, pl_value **cond) {
     const size_t step = u->n_steps;
-    if (!may_copy(u)) {
-        return pl_node_fail(u->err, PL_E_LIMIT, u->node,
-                            "its gradient would need more than %d nodes", MAX_NODES);
-    }
+    if (nodes_of_step(u) * (step + 1) > MAX_NODES) return fail_nodes(u);
     const char *prefix = pl_arena_printf(u->graph->model->arena, "%s/%zu", u->name, step);
     if (prefix == NULL) return pl_fail_memory(u->err, 1);
     PL_TRY(pl_graph_copy_into(u->body, u->graph, prefix, u->map, u->err));
@@ -321,6 +324,43 @@ static pl_status fold_states(unrolling *u) {
     return PL_OK;
 }
 
+typedef struct reach {
+    bool *reached; /* by value id */
+    bool any;      /* the node at hand reads one */
+} reach;
+
+static void look_reached(void *ctx, pl_value *value) {
+    reach *r = ctx;
+    r->any = r->any || r->reached[value->id];
+}
+
+/* May the condition differ from one step to the next? Otherwise all n steps follow the first. */
+static pl_status may_stop(const unrolling *u, bool *out) {
+    const pl_graph *body = u->body;
+    const size_t n = u->graph->model->n_values;
+    reach r = { pl_calloc(n + 1, sizeof(bool)), false };
+    if (r.reached == NULL) return pl_fail_memory(u->err, n);
+    for (size_t i = 0; i < body->n_inputs; i++)
+        r.reached[body->inputs[i]->id] = i != 1; /* the condition itself is true in each step */
+    for (size_t i = 0; i < body->n_nodes; i++) {
+        const pl_node *node = body->nodes[i];
+        r.any = false;
+        pl_node_each_use(node, look_reached, &r);
+        for (uint32_t k = 0; k < node->n_out && r.any; k++)
+            if (node->out[k] != NULL) r.reached[node->out[k]->id] = true;
+    }
+    *out = r.reached[body->outputs[0]->id];
+    pl_free(r.reached);
+    return PL_OK;
+}
+
+/* Says so before a million nodes are copied in vain. */
+static pl_status check_count(unrolling *u, int64_t n) {
+    bool stops = false;
+    PL_TRY(may_stop(u, &stops));
+    return stops || n <= MAX_NODES / (int64_t)nodes_of_step(u) ? PL_OK : fail_nodes(u);
+}
+
 static pl_status loop_steps(unrolling *u, int64_t n) {
     const pl_graph *body = u->body;
     pl_value *cond = u->node->n_in > 1 ? u->node->in[1] : NULL, *number = NULL, *yes = NULL;
@@ -328,6 +368,7 @@ static pl_status loop_steps(unrolling *u, int64_t n) {
         bool go = false;
         PL_TRY(is_true(u, cond, &go));
         if (!go) break;
+        if (i == 1) PL_TRY(check_count(u, n));
         const char *base =
             pl_arena_printf(u->graph->model->arena, "%s/%lld", u->name, (long long)i);
         if (base == NULL) return pl_fail_memory(u->err, 1);

@@ -44,7 +44,7 @@ void pl_dims_strides(int rank, const int64_t *dims, int64_t *strides) {
     int64_t stride = 1;
     for (int i = rank - 1; i >= 0; i--) {
         strides[i] = stride;
-        /* Only an empty tensor can overflow here, and its strides are never used. */
+        /* Only dims that no tensor has can overflow here. */
         if (!pl_i64_mul(stride, pl_i64_max(dims[i], 1), &stride)) stride = 0;
     }
 }
@@ -76,13 +76,16 @@ static pl_status tensor_shape(pl_tensor *t, pl_dtype dtype, int rank, const int6
     if (rank < 0 || rank > PL_RANK_MAX)
         return pl_fail(err, PL_E_LIMIT, "tensor of rank %d; at most %d is supported", rank,
                        PL_RANK_MAX);
-    int64_t n, n_bytes;
+    int64_t n, n_bytes = (int64_t)pl_dtype_bytes(dtype);
     for (int i = 0; i < rank; i++)
         if (dims[i] < 0)
             return pl_fail(err, PL_E_INVALID, "negative dim in shape %s",
                            pl_dims_describe(rank, dims, text, sizeof text));
-    if (!pl_dims_product(rank, dims, &n) ||
-        !pl_i64_mul(n, (int64_t)pl_dtype_bytes(dtype), &n_bytes))
+    /* Empty tensors, too, as in NumPy: nothing that multiplies dims can overflow then. */
+    bool fits = pl_dims_product(rank, dims, &n);
+    for (int i = 0; i < rank && fits; i++)
+        fits = pl_i64_mul(n_bytes, pl_i64_max(dims[i], 1), &n_bytes);
+    if (!fits)
         return pl_fail(err, PL_E_LIMIT, "%s tensor of shape %s is larger than 2^63 bytes",
                        pl_dtype_name(dtype), pl_dims_describe(rank, dims, text, sizeof text));
     t->dtype = dtype;

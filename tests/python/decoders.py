@@ -2,7 +2,8 @@
 
     model(style, kind, ...)   an onnx.ModelProto: style "genai" (GroupQueryAttention with rotary inside, as ONNX Runtime
                               GenAI exports it), "opset23" (Attention, RMSNormalization) or "old" (plain operators, as
-                              Optimum exports them); kind "fp32", "fp16" or "int4" (MatMulNBits, block 32)
+                              Optimum exports them); kind "fp32", "fp16", "int4" (MatMulNBits, block 32) or
+                              "int4-8" (the same with accuracy_level 4: activations in 8 bits)
     FAULTS                    name -> function (model, layer, at) that plants it in place and returns Where: the step at
                               which it first shows after a prompt of `prompt` tokens, its layer, the operators that may be
                               named. The clean model is the reference.
@@ -45,7 +46,7 @@ class Maker:
 
     def linear(self, x, name, k, n):
         w = (self.rng.standard_normal((k, n)) / np.sqrt(k)).astype(np.float32)
-        if self.kind != "int4":
+        if not self.kind.startswith("int4"):
             return self.node("MatMul", [x, self.weight(f"{name}.weight", w.astype(self.float))], f"{name}/MatMul")
         blocks = w.T.reshape(n, k // 32, 32)
         scale = np.abs(blocks).max(2) / 7
@@ -53,7 +54,8 @@ class Maker:
         packed = (codes[..., 0::2] | (codes[..., 1::2] << 4)).astype(np.uint8)
         return self.node("MatMulNBits", [x, self.weight(f"{name}.weight_Q4", packed),
                                          self.weight(f"{name}.scales", scale.astype(np.float32).reshape(-1))],
-                         f"{name}/MatMulNBits", domain="com.microsoft", K=k, N=n, bits=4, block_size=32)
+                         f"{name}/MatMulNBits", domain="com.microsoft", K=k, N=n, bits=4, block_size=32,
+                         **({"accuracy_level": 4} if self.kind == "int4-8" else {}))
 
     def norm(self, x, name):
         gain = self.weight(f"{name}.weight", (1 + 0.1 * self.rng.standard_normal(HIDDEN)).astype(self.float))

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Defects of 0.1.0 that were about files and escaping, one test each (SECURITY.md names them).   test_hardening.py [-k TEXT]"""
 
-import json, os, re, shutil, signal, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import json, os, re, resource, shutil, signal, subprocess, sys, tempfile, time, urllib.error, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -238,6 +238,18 @@ def part_7__beyond_this_machine_only_when_said():
     at = fresh("part7")
     r = plumb(at, "view", "--no-open", "--host", "0.0.0.0")
     assert r.returncode == 2 and "--insecure-host" in text(r), text(r)
+
+
+@test
+def loop__a_huge_trip_count_takes_little_memory():
+    """The gradient unrolls a Loop: eight bytes of a file must not ask for a gigabyte (found by fuzz_model; 0.1.0 takes 460 MB)."""
+    at = fresh("loop")
+    (at / "loop.onnxtxt").write_text('<ir_version: 8, opset_import: ["": 17]>\ng (float[2,3] x) => (y) <int64 n = {4971973988617074179}, bool c = {1}>'
+                                     ' { y = Loop <body = b (int64 i, bool c1, float[2,3] a) => (bool c2, float[2,3] b1) { c2 = Identity(c1)\n b1 = Tanh(a) }>(n, c, x) }\n')
+    limit = lambda: resource.setrlimit(resource.RLIMIT_DATA, (256 << 20, 256 << 20))
+    r = plumb(at, "convert", "loop.onnxtxt", "joint.onnx", "--backward", "joint", preexec_fn=limit)
+    assert r.returncode == 2 and "would need more than" in text(r), (r.returncode, text(r))
+    assert not (at / "joint.onnx").exists()
 
 
 def main():

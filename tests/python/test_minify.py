@@ -459,26 +459,45 @@ def runs(pid, words):
 
 
 def test_an_interrupt_ends_the_check_too(folder):
-    """Ctrl-C goes to the group at the terminal: what the check started is not left behind."""
+    """Nothing that the check started is left behind, whenever the interrupt comes, and whether it reaches the group at the terminal or plumb alone."""
     text(folder / "m.onnxtxt", "  y = Relu(x)")
-    run = subprocess.Popen([PLUMB, "minify", "m.onnxtxt", "--check", ": {model}; echo $$ > pid; sleep 60; exit 1", "-q", "-o", "out"], cwd=folder, env=ENV,
+    for i, (whom, options) in enumerate(((os.killpg, ()), (os.kill, ()), (os.killpg, ("--timeout", "50")), (os.kill, ("--timeout", "50")))):
+        interrupt_check(folder, whom, options, wait=i % 2 == 0, out=f"out{i}")
+
+
+def of_session(number):
+    """Live processes of a session, with their words."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            state, _, _, session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4] if entry.name.isdigit() else ("Z", 0, 0, 0)
+            if state not in "ZX" and int(session) == number:
+                found[int(entry.name)] = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+def interrupt_check(folder, whom, options, wait, out):
+    (folder / "pid").unlink(missing_ok=True)
+    run = subprocess.Popen([PLUMB, "minify", "m.onnxtxt", "--check", ": {model}; echo $$ > pid; sleep 60; exit 1", "-q", "-o", out, *options], cwd=folder, env=ENV,
                            start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background of a shell ignore it
     end = time.monotonic() + 20
     while not ((folder / "pid").exists() and (folder / "pid").read_text().strip()) and time.monotonic() < end:
         time.sleep(0.01)
     pid = int((folder / "pid").read_text())
-    # dash holds an interrupt back while it starts a program, which then never sees it.
-    while not any(runs(child, b"sleep\x0060") for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()) and time.monotonic() < end:
+    # dash holds an interrupt back while it starts a program, which then never sees it: without the wait it comes about then.
+    while wait and not any(runs(child, b"sleep\x0060") for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()) and time.monotonic() < end:
         time.sleep(0.01)
-    os.killpg(run.pid, signal.SIGINT)
+    whom(run.pid, signal.SIGINT)
     run.wait(20)
     end = time.monotonic() + 20
-    while (left := runs(pid, b"sleep 60")) and time.monotonic() < end:
+    while (left := of_session(run.pid)) and time.monotonic() < end:
         time.sleep(0.01)
-    if left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left, "the check goes on"
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    assert not left, f"left behind: {left}"
 
 
 def test_a_check_that_is_no_program_is_no_failure(folder):

@@ -2,15 +2,15 @@
  *
  * One row per rule. A rule only absorbs values without other readers. Results are within an ulp or
  * two of the exact one, like two rounded operations. Zeros, infinities and NaN stay the same,
- * except for the sign of a sum of zeros (ramp), and where a product by a power of two overflows or
- * is subnormal but the sum is not (fma does not round the product). */
+ * except for the sign of a sum of zeros (ramp; o * (x + 1) as o * x + o), and where a product by a
+ * power of two overflows or is subnormal but the sum is not (fma does not round the product). */
 #include <math.h>
 #include <string.h>
 
 #include "backends/jit/jit_print.h"
 #include "base/alloc.h"
 
-typedef enum need { ANY, ONE, POWER } need; /* the other argument: 1; of inner: +-2^n */
+typedef enum need { ANY, ONE, INNER_ONE, POWER } need; /* other argument: 1; of inner: 1, +-2^n */
 
 typedef struct rule {
     const char *outer, *inner;
@@ -28,6 +28,7 @@ static const rule rules[] = {
     { "$0 + $1", "$0 * $1",         3, POWER, "px_fma_$S($0, $1, $2)", "xyo" },
     { "$0 - $1", "$0 * $1",         1, POWER, "px_fma_$S($0, $1, -$2)", "xyo" },
     { "$0 + $1", "px_relu_$S($0)",  3, ANY, "px_ramp_$S($0) + $1", "xo" },
+    { "$0 * $1", "$0 + $1",         3, INNER_ONE, "px_fma_$S($0, $1, $0)", "ox" },
 };
 /* clang-format on */
 
@@ -50,9 +51,9 @@ static double number_of(const gen *g, int at) {
     return isfinite(value) ? value : 0;
 }
 
-static bool is_power(double value) {
+static bool fits(need kind, double value) {
     int exponent;
-    return fabs(frexp(value, &exponent)) == 0.5;
+    return kind == POWER ? fabs(frexp(value, &exponent)) == 0.5 : value == 1;
 }
 
 static bool apply(gen *g, const int *uses, gen_instr *in, const rule *r, int side) {
@@ -62,8 +63,8 @@ static bool apply(gen *g, const int *uses, gen_instr *in, const rule *r, int sid
     if (strcmp(inner->expr, r->inner) != 0 || uses[in->args[side]] != 1) return false;
     if (r->need == ONE && number_of(g, other) != 1) return false;
     int x = inner->args[0], y = inner->args[1];
-    if (r->need == POWER && !is_power(number_of(g, y))) {
-        if (!is_power(number_of(g, x))) return false;
+    if (r->need >= INNER_ONE && !fits(r->need, number_of(g, y))) {
+        if (!fits(r->need, number_of(g, x))) return false;
         x = y;
         y = inner->args[0];
     }

@@ -17,6 +17,7 @@ static const char *const of_float[] = {
     "PX float px_lt_f32(float a, float b, float x, float y) { return a < b ? x : y; }\n",
     "PX float px_eq_f32(float a, float b, float x, float y) { return a == b ? x : y; }\n",
     "PX float px_sign_f32(float a, float b) { return __builtin_copysignf(a, b); }\n",
+    "#define px_signed_f32 px_sign_f32\n",
     "PX float px_relu_f32(float x) { return px_max_f32(x, 0); }\n",
     /* NaN in x is kept. */
     "PX float px_least_f32(float low, float x) { return x < low ? low : x; }\n",
@@ -109,6 +110,8 @@ static const char *const of_lanes[] = {
     "#define px_eq_v(a, b, x, y) pv_pick(pv_cmp(PV(a), PV(b), 0), PV(x), PV(y))\n",
     "#define px_abs_v(x) ((pv)((pvu)PV(x) & 0x7fffffffu))\n",
     "#define px_sign_v(a, b) ((pv)(((pvu)(a) & 0x7fffffffu) | ((pvu)(b) & 0x80000000u)))\n",
+    /* for a that is not negative */
+    "#define px_signed_v(a, b) ((pv)((pvu)(a) | ((pvu)(b) & 0x80000000u)))\n",
     "#define px_least_v(low, x) pv_max(PV(low), x)\n",
     "#define px_most_v(high, x) pv_min(PV(high), x)\n",
     "#define px_floor_v(x) pv_round(x, 9)\n",
@@ -165,7 +168,9 @@ static const char *const exp_of_float[] = {
     "}\n",
     /* For |x| below 87: one factor. */
     "PX float px_exp_mid_f32(float x) { return px_exp_magic(x, 12583039.0f); }\n",
-    "PX float px_exp_down_f32(float x) { return px_exp_magic(px_least_f32(-104.0f, x), 12583103.0f) * 0x1p-64f; }\n",
+    /* 2^64 e^x for x up to 0; px_exp_share is e^x times any power of two, the same for all x. */
+    "PX float px_exp_share_f32(float x) { return px_exp_magic(px_least_f32(-104.0f, x), 12583103.0f); }\n",
+    "PX float px_exp_down_f32(float x) { return px_exp_share_f32(x) * 0x1p-64f; }\n",
     "PX float px_sigmoid_f32(float x) {\n",
     "    const float e = px_exp_down_f32(px_down_f32(x));\n",
     "    return px_lt_f32(x, 0.0f, e, 1.0f) / (1.0f + e);\n",
@@ -191,6 +196,7 @@ static const char *const exp_of_sixteen[] = {
     "}\n",
     "PX pv px_exp_v(pv x) { return px_exp_mid_v(px_most_v(89.0f, px_least_v(-104.0f, x))); }\n",
     "PX pv px_exp_down_v(pv x) { return px_exp_mid_v(px_least_v(-104.0f, x)); }\n",
+    "#define px_exp_share_v px_exp_down_v\n",
     /* 2^-64 e^-x for x in [-130, 40]: adds the bits of z to the exponent, which is cheaper than
      * vscalefps. */
     "PX pv pv_exp_far(pv x) {\n",
@@ -248,7 +254,7 @@ static const char *const more_of_both[] = {
     "    const $T c = px_most_$S(10.0f, px_abs_$S(x)), d = c + c, z = px_fma_$S(d, 0x1.715476p0f, 12583039.0f);\n",
     "    const $T t = px_f_$S(px_u_$S(z) << 23), r = px_fma_$S(z - 12583039.0f, -0x1.62e43p-1f, d);\n",
     "    const $T e = px_fma_$S(px_exp_poly_$S(r), t, t - 1.0f);\n",
-    "    return px_sign_$S(e / (e + 2.0f), x);\n",
+    "    return px_signed_$S(e / (e + 2.0f), x);\n",
     "}\n",
     "PX $T px_erf_$S($T x) {\n",
     "    const $T a = px_abs_$S(x), s = x * x, c = px_most_$S(4.0f, a);\n",
@@ -264,7 +270,7 @@ static const char *const more_of_both[] = {
     "    r = px_fma_$S(r, c, -0.6351513f);\n",
     "    r = px_fma_$S(r, c, -1.1286485f);\n",
     "    const $T large = 1.0f - px_exp_mid_$S(r * c);\n",
-    "    return px_lt_$S(a, 0.92f, px_fma_$S(q, x, x), px_sign_$S(large, x));\n",
+    "    return px_lt_$S(a, 0.92f, px_fma_$S(q, x, x), px_signed_$S(large, x));\n",
     "}\n",
     "PX $T px_logistic_$S($T num, $T v, $T lo) {\n",
     "    const px_exp2_$S e = px_exp_parts_$S(px_down_$S(v));\n",
@@ -366,9 +372,9 @@ void jit_put_maths(pl_buf *out, int lanes) {
 /* Functions available for vectors, by the part of the name before $S. */
 bool jit_maths_has(const char *name, size_t n) {
     static const char *const names[] = {
-        "abs",  "ceil",    "elu",  "erf",       "exp",      "exp_down", "floor",
-        "gelu", "log",     "max",  "gelu_tanh", "min",      "mish",     "relu",
-        "rint", "sigmoid", "silu", "sqrt",      "softplus", "tanh",     "unit",
+        "abs",     "ceil",      "elu",      "erf",  "exp",  "exp_down", "exp_share", "floor",
+        "gelu",    "gelu_tanh", "log",      "max",  "min",  "mish",     "relu",      "rint",
+        "sigmoid", "silu",      "softplus", "sqrt", "tanh", "unit",
     };
     if (n < 4 || strncmp(name, "px_", 3) != 0 || name[n - 1] != '_') return false;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -152,6 +152,7 @@ const char *const jit_prelude[] = {
     "    return x >= 0x1p63 && x < 0x1p64 ? (uint64_t)x : (uint64_t)px_trunc_u32(x);\n",
     "}\n",
     "PX double px_exp_down_f64(double x) { return __builtin_exp(x); }\n",
+    "#define px_exp_share_f64 px_exp_down_f64\n",
     "PX double px_exp_f64(double x) { return __builtin_exp(x); }\n",
     "PX double px_log_f64(double x) { return __builtin_log(x); }\n",
     "PX double px_tanh_f64(double x) { return __builtin_tanh(x); }\n",

@@ -56,17 +56,10 @@ static pl_dtype low_type_of(const pl_node *node) {
     return PL_UNDEFINED;
 }
 
-static bool has_bodies(const pl_node *node) {
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
-            return true;
-    return false;
-}
-
 static void find_floats(pl_advising *x) {
     for (size_t i = 0; i < x->base->graph->n_nodes; i++) {
         const pl_node *node = x->base->graph->nodes[i], *twin = x->twins[i];
-        if (node->n_in == 0 || node->def == NULL || has_bodies(node)) continue;
+        if (node->n_in == 0 || node->def == NULL || pl_node_has_body(node)) continue;
         const pl_dtype d = low_type_of(twin);
         if (d == PL_UNDEFINED) continue;
         x->units[i].can = true;

@@ -29,12 +29,6 @@ typedef struct parts {
 
 /* ---- constants ---- */
 
-static bool has_bodies(const pl_node *node) {
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].graph != NULL || node->attrs[i].graphs != NULL) return true;
-    return false;
-}
-
 static bool is_constant(const parts *p, const pl_value *value) {
     if (value->producer == NULL) return value->init != NULL && !value->is_input;
     return p->constant[value->id];
@@ -46,7 +40,7 @@ static void find_items(parts *p) {
     const pl_graph *graph = p->model->graph;
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
-        bool constant = !has_bodies(node) && !pl_node_is_random(node);
+        bool constant = !pl_node_has_body(node) && !pl_node_is_random(node);
         for (uint32_t k = 0; k < node->n_in && constant; k++)
             constant = node->in[k] == NULL || is_constant(p, node->in[k]);
         for (uint32_t k = 0; k < node->n_out; k++)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "flows/api/session_api.h"
 #include "flows/prepare.h"
 #include "flows/steps/steps.h"
@@ -30,6 +31,18 @@ static pl_status take_sessions(plumb_generation *g, pl_err *err) {
     return PL_OK;
 }
 
+/* Beside the sessions, for `plumb view`. */
+static pl_status write_table(const pl_steps *s, const char *folder, pl_err *err) {
+    pl_buf text = PL_BUF_INIT;
+    char *file = pl_path_join(folder, "generate.json");
+    pl_status st = file == NULL ? pl_fail_memory(err, 1) : pl_steps_print(s, "json", &text, err);
+    if (st == PL_OK && !pl_buf_ok(&text)) st = pl_fail_memory(err, 1);
+    if (st == PL_OK) st = pl_file_write(file, text.data, text.n_bytes, err);
+    pl_buf_release(&text);
+    pl_free(file);
+    return st;
+}
+
 plumb_status plumb_generate(plumb_model *model, const plumb_generate_options *options,
                             plumb_generation **out, plumb_error *err) {
     plumb_generate_options o;
@@ -47,6 +60,8 @@ plumb_status plumb_generate(plumb_model *model, const plumb_generate_options *op
     pl_status st = pl_api_settle(pl_steps_run(&g->s, err), err);
     if (st == PL_OK) st = take_sessions(g, err);
     g->s.o = NULL;
+    if (st == PL_OK && o.output != NULL && g->s.n_analyses > 0)
+        st = write_table(&g->s, o.output, err);
     if (st != PL_OK) {
         plumb_generation_free(g);
         return st;

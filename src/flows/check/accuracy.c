@@ -9,6 +9,7 @@
 #include "base/count.h"
 #include "metric/overflow.h"
 #include "metric/same.h"
+#include "ops/op.h"
 
 enum { DEPTH_MAX = 32 };
 /* How much further from gold than the reference correct code may be. Measured on 30 real models:
@@ -100,6 +101,7 @@ pl_precision pl_model_precision(const pl_model *model, bool *flips, pl_precision
             continue;
         const pl_dtype d = type->dtype;
         if (pl_dtype_is_integer(d) && pl_dtype_bits(d) <= 8) *flips = true;
+        if (pl_node_rounds_input(graph->values[i]->producer)) *flips = true;
         if (pl_dtype_is_float(d)) p = coarser(p, pl_precision_of(d, d));
     }
     *floats = p;
@@ -120,14 +122,7 @@ static bool rounds_to_codes(const pl_node *node) {
             makes_codes || (t != NULL && t->kind == PL_TYPE_TENSOR &&
                             pl_dtype_is_integer(t->dtype) && pl_dtype_bits(t->dtype) <= 8);
     }
-    return reads_floats && makes_codes;
-}
-
-static bool has_body(const pl_node *node) {
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
-            return true;
-    return false;
+    return (reads_floats && makes_codes) || pl_node_rounds_input(node);
 }
 
 pl_precision pl_output_precision(const pl_model *model, const pl_value *output, const bool *known,
@@ -149,7 +144,7 @@ pl_precision pl_output_precision(const pl_model *model, const pl_value *output, 
         if (t != NULL && t->kind == PL_TYPE_TENSOR && pl_dtype_is_float(t->dtype))
             p = coarser(p, pl_precision_of(t->dtype, t->dtype));
         *flips = *flips || rounds_to_codes(node);
-        whole = has_body(node); /* values captured by a body are not listed */
+        whole = pl_node_has_body(node); /* values captured by a body are not listed */
         for (uint32_t i = 0; i < node->n_in && !whole; i++) {
             if (node->in[i] == NULL || seen[node->in[i]->id]) continue;
             seen[node->in[i]->id] = true;

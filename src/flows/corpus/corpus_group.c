@@ -194,6 +194,7 @@ static bool same_item(const pl_corpus_case *a, const pl_corpus_case *b) {
 /* Cases of one model are adjacent. */
 static void join_models(grouping *g) {
     pl_corpus *c = g->corpus;
+    if (c->groups == NULL) return;
     for (size_t i = 0; i < c->n_cases; i++) {
         for (size_t k = i + 1; k < c->n_cases && same_item(&c->cases[i], &c->cases[k]); k++) {
             const size_t a = c->cases[i].group, b = c->cases[k].group;

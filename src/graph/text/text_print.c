@@ -341,14 +341,6 @@ static pl_status put_attrs(printer *p, const pl_node *node) {
 
 /* ---- nodes and graphs ---- */
 
-static bool has_body(const pl_node *node) {
-    for (uint32_t i = 0; i < node->n_attrs; i++) {
-        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
-            return true;
-    }
-    return false;
-}
-
 static pl_status put_operands(const printer *p, const pl_graph *graph, pl_value *const *values,
                               uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
@@ -364,7 +356,7 @@ static pl_status put_operands(const printer *p, const pl_graph *graph, pl_value 
 }
 
 static pl_status put_node(printer *p, const pl_node *node) {
-    const bool attrs_last = has_body(node);
+    const bool attrs_last = pl_node_has_body(node);
     put_indent(p);
     if (node->name[0] != '\0') {
         pl_buf_putc(p->out, '[');

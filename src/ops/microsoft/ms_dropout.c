@@ -124,7 +124,8 @@ static pl_status dropout(pl_eval *c, dropout_job *j) {
     if (mask != NULL && mask->dtype == PL_U32) j->bits = mask->data;
     if (j->x == NULL || j->y == NULL) return pl_eval_memory(c);
     pl_pool_for(c->pool, j->n, GRAIN, is_f64 ? dropout_f64 : dropout_f32, j);
-    if (j->bits != NULL) pl_pool_for(c->pool, mask->n_elements, GRAIN / BITS, pack_range, j);
+    if (mask != NULL && j->bits != NULL)
+        pl_pool_for(c->pool, mask->n_elements, GRAIN / BITS, pack_range, j);
     pl_out_floats_done(c, 0, j->y, is_f64);
     return PL_OK;
 }

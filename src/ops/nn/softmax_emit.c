@@ -23,7 +23,7 @@ pl_status pl_emit_softmax(pl_emit *c) {
     if (axes == 0) return pl_emit_decline(c, "nothing to reduce");
     const pl_ref x = pl_emit_in(c, 0);
     const pl_ref peak = pl_emit_reduce(c, PL_FOLD_PEAK, wide, x, axes);
-    const pl_ref e = pl_emit_map2(c, wide, "px_exp_down_$S($0 - $1)", x, peak);
+    const pl_ref e = pl_emit_map2(c, wide, "px_exp_share_$S($0 - $1)", x, peak);
     const pl_ref sum = pl_emit_reduce(c, PL_FOLD_SUM, sum_in, e, axes);
     const pl_ref inverse = pl_emit_map1(c, wide, "1 / $0", sum);
     return pl_emit_out(c, 0, pl_emit_map2(c, c->out[0]->dtype, "$0 * $1", e, inverse));

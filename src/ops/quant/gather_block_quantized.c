@@ -91,7 +91,7 @@ static pl_status gather_infer(pl_infer *c) {
         dims[n++] = pl_infer_dim(c, INDICES, d);
     for (int d = axis + 1; d < rank; d++)
         dims[n++] = pl_infer_dim(c, DATA, d);
-    if (per_byte > 1 && pl_dim_known(dims[n - 1])) dims[n - 1].value *= per_byte;
+    if (per_byte > 1 && n > 0 && pl_dim_known(dims[n - 1])) dims[n - 1].value *= per_byte;
     return pl_infer_set(c, 0, dtype, n, dims);
 }
 

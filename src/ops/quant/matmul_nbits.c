@@ -1,6 +1,11 @@
 /* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
  * zero point. With few rows of A the weights are unpacked and used piece by piece; with many rows
- * all of them are unpacked for a matrix product. */
+ * all of them are unpacked for a matrix product.
+ *
+ * accuracy_level 4 lets a runtime round A to int8. ONNX Runtime does so for weights of 4 and 8
+ * bits, block by block with the scale max|a| / 127 (held against 1.27), and so does this kernel:
+ * two runs then differ only where a code is at a tie. The other reading (pl_eval.otherwise) leaves
+ * A as it is. */
 #include <math.h>
 #include <string.h>
 
@@ -159,6 +164,39 @@ static pl_status weights_of(pl_eval *c, weights *w) {
     return PL_OK;
 }
 
+/* ---- A in 8 bits ---- */
+
+static bool is_constant(const pl_value *value) {
+    return (value->init != NULL && !value->is_input) ||
+           pl_node_has_flag(value->producer, PL_OP_CONSTANT);
+}
+
+/* ONNX Runtime packs weights for products of int8 only if they are constant. */
+static bool rounds_a(const pl_node *node, const layout *l, bool otherwise) {
+    const bool grouped = node->n_in > G_IDX && node->in[G_IDX] != NULL;
+    return pl_node_rounds_input(node) && l->bits >= 4 && !grouped && !otherwise &&
+           node->in[B] != NULL && is_constant(node->in[B]) && node->in[SCALES] != NULL &&
+           is_constant(node->in[SCALES]);
+}
+
+/* The rows of A, each block as codes times its scale. A block with NaN or Inf stays. */
+#define ROUND_ROWS(name, T, rint_, fabs_)                                                          \
+    static void name(const layout *l, int64_t n_rows, const T *a, T *out) {                        \
+        for (int64_t at = 0; at < n_rows * l->k;) {                                                \
+            const int64_t n = pl_i64_min(l->block, l->k - at % l->k);                              \
+            T most = 0;                                                                            \
+            for (int64_t i = at; i < at + n; i++)                                                  \
+                most = fabs_(a[i]) <= most ? most : fabs_(a[i]);                                   \
+            const T inverse = (T)127 / most, scale = most / (T)127;                                \
+            const bool rounds = most > 0 && isfinite(most) && isfinite(inverse);                   \
+            for (int64_t i = at; i < at + n; i++)                                                  \
+                out[i] = rounds ? rint_(a[i] * inverse) * scale : a[i];                            \
+            at += n;                                                                               \
+        }                                                                                          \
+    }
+ROUND_ROWS(round_rows_f32, pl_f32, rintf, fabsf)
+ROUND_ROWS(round_rows_f64, pl_f64, rint, fabs)
+
 /* ---- products ---- */
 
 typedef struct nbits_job {
@@ -224,7 +262,14 @@ static pl_status product_f64(pl_eval *c, nbits_job *j, const pl_gemm_shape *g) {
     j->all = pl_scratch(c, (size_t)(g->n * g->k), sizeof(double));
     if (j->all == NULL) return pl_eval_memory(c);
     pl_pool_for(c->pool, g->n, 4, unpack_columns_f64, j);
-    PL_TRY(pl_gemm_f64(c->pool, g, 1, pl_in(c, A)->data, j->all, 0, out, NULL, c->err));
+    const pl_f64 *a = pl_in(c, A)->data;
+    if (rounds_a(c->node, &j->w->l, c->otherwise)) {
+        pl_f64 *rounded = pl_scratch(c, (size_t)(g->m * g->k), sizeof(*rounded));
+        if (rounded == NULL) return pl_eval_memory(c);
+        round_rows_f64(&j->w->l, g->m, a, rounded);
+        a = rounded;
+    }
+    PL_TRY(pl_gemm_f64(c->pool, g, 1, a, j->all, 0, out, NULL, c->err));
     if (!pl_has(c, BIAS)) return PL_OK;
     const pl_f64 *bias = pl_in_f64(c, BIAS);
     if (bias == NULL) return pl_eval_memory(c);
@@ -247,6 +292,12 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
     job.a = pl_compute_in_f32(c, A, NULL);
     job.y = pl_compute_out_f32(c, y);
     if (job.a == NULL || job.y == NULL) return pl_eval_memory(c);
+    if (rounds_a(c->node, &w.l, c->otherwise)) {
+        pl_f32 *rounded = pl_scratch(c, (size_t)(job.m * w.l.k), sizeof(*rounded));
+        if (rounded == NULL) return pl_eval_memory(c);
+        round_rows_f32(&w.l, job.m, job.a, rounded);
+        job.a = rounded;
+    }
     if (c->naive) {
         pl_pool_for(c->pool, w.l.n, 4, plain_columns, &job);
     } else if (job.m <= FEW_ROWS) {
@@ -269,19 +320,30 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
 
 /* ---- error bound ---- */
 
-/* Squared error of a row of A. A runtime may round it to 8 bits by blocks when accuracy_level
- * allows int8 (ContribOperators.md, MatMulNBits). */
+/* Error of an element that is rounded to a code of a block whose largest element `most` is off by
+ * e_most: a whole step if the code is at a tie within the errors. */
+static double code_error(double a, double e, double most, double e_most, double u) {
+    const double code = fabs(a) * 127 / most, rest = code - floor(code);
+    const double slack = e * 127 / most + code * (e_most / most + 4 * u);
+    const double own = fabs(a) * (e_most / most + 2 * u);
+    return fabs(rest - 0.5) <= slack ? own + most / 127 * (1 + slack) : own;
+}
+
+/* Squared error of a row of A. */
 static void row_errors(const pl_bound *c, const layout *l, int64_t row, double *out) {
     const double *e = pl_b_e(c, A), *a = pl_b_in(c, A)->data;
-    const bool int8 = pl_attr_int(c->node, "accuracy_level") == 4;
-    for (int64_t from = 0; from < l->k; from += l->block) {
-        const int64_t to = pl_i64_min(from + l->block, l->k);
-        double most = 0;
-        for (int64_t k = from; int8 && k < to; k++)
-            most = fmax(most, fabs(a[row * l->k + k]));
+    const bool codes = rounds_a(c->node, l, c->otherwise);
+    for (int64_t from = row * l->k; from < (row + 1) * l->k; from += l->block) {
+        const int64_t to = pl_i64_min(from + l->block, (row + 1) * l->k);
+        double most = 0, e_most = 0;
+        for (int64_t k = from; codes && k < to; k++) {
+            most = fmax(most, fabs(a[k]));
+            e_most = fmax(e_most, e == NULL ? 0 : e[k]);
+        }
         for (int64_t k = from; k < to; k++) {
-            const double own = (e == NULL ? 0 : e[row * l->k + k]) + most / 254;
-            out[row * l->k + k] = own * own;
+            double own = e == NULL ? 0 : e[k];
+            if (most > 0 && isfinite(most)) own = code_error(a[k], own, most, e_most, c->u_acc);
+            out[k] = own * own;
         }
     }
 }
@@ -336,7 +398,7 @@ static pl_status matmul_nbits_bound(pl_bound *c) {
     nbits_bound j = { .w = &w, .m = a->n_elements / w.l.k, .a = pl_b_x(c, A), .u_acc = c->u_acc };
     if (c->u > c->u_acc) j.u_low = c->u;
     if (j.a == NULL || v == NULL) return pl_fail_memory(c->err, 1);
-    if (pl_b_e(c, A) != NULL || pl_attr_int(c->node, "accuracy_level") == 4) {
+    if (pl_b_e(c, A) != NULL || rounds_a(c->node, &w.l, c->otherwise)) {
         double *e2 = pl_arena_array(c->scratch, (size_t)a->n_elements, sizeof(double));
         if (e2 == NULL) return pl_fail_memory(c->err, 1);
         for (int64_t row = 0; row < j.m; row++)
@@ -361,9 +423,10 @@ const pl_op_def pl_ops_matmul_nbits[] = {
                      { "g_idx", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("K", INT), PL_A_REQUIRED("N", INT), PL_A_INT("bits", 4), PL_A_REQUIRED("block_size", INT), PL_A_INT("accuracy_level", 0)),
-      .infer = matmul_nbits_infer, .eval = matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = matmul_nbits_bound, PL_EMIT_BREAK("a product with packed weights: a library routine"), .autocast = PL_AMP_LOW,
+      .infer = matmul_nbits_infer, .eval = matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = matmul_nbits_bound, PL_EMIT_BREAK("a product with packed weights: a library routine"), .autocast = PL_AMP_LOW, .flags = PL_OP_OPEN | PL_OP_LEVELS,
       .samples = PL_SAMPLES({ "(float[2,32] a, uint8[3,2,8] b, float[3,2] s) => (y) { y = com.microsoft.MatMulNBits<K=32, N=3, bits=4, block_size=16>(a, b, s) }", NULL, 0 },
-                            { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 }) },
+                            { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 },
+                            { "(float[3,20] a, uint8[3,2,8] b, float[6] s) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=4, block_size=16, accuracy_level=4>(a, b, s) }", NULL, 0 }) },
     { 0 },
 };
 /* clang-format on */

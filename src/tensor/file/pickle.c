@@ -173,6 +173,7 @@ static pl_status unmark(machine *m, value ***items, size_t *n) {
 
 /* Makes one container of the last n values. */
 static pl_status gather(machine *m, pl_pickle_kind kind, value **items, size_t n) {
+    if (n > 0 && items == NULL) return fail(m, "the stack is empty");
     value *v = pl_arena_alloc(m->arena, sizeof *v);
     if (v == NULL) return pl_fail_memory(m->err, sizeof *v);
     memset(v, 0, sizeof *v);

@@ -173,17 +173,16 @@ static pl_status ask(pl_oracle *o, const char *model, const char *dir, pl_observ
     pl_buf_puts(&command, "; ");
     pl_check_put_command(&command, c->command);
     const char *const argv[] = { "/bin/sh", "-c", pl_buf_str(&command), NULL };
-    /* A speculative command ends with its process; ours when the user interrupts us at the
-     * terminal. With a time-out it gets its own process group, so that everything it started can be
-     * ended. */
+    /* A speculative command ends with its process group. Ours has a group of its own, which a
+     * time-out or an interrupt (pl_process_abandon) ends: a shell that is interrupted while it
+     * starts a program leaves that program behind. */
     const double given = o->m->options->timeout, left = pl_mini_seconds_left(o->m);
     const bool limited = given > 0 || o->m->options->max_time > 0;
-    const bool with_us = pl_ahead_is_scout(o->m->ahead) || !limited;
     const pl_process_options options = { .env = c->env,
                                          .timeout_seconds = !limited                    ? 0
                                                             : given > 0 && given < left ? given
                                                                                         : left,
-                                         .in_our_group = with_us,
+                                         .in_our_group = pl_ahead_is_scout(o->m->ahead),
                                          .progress = o->m->options->progress };
     const double since = pl_api_seconds(), cpu_since = pl_mini_cpu_seconds();
     pl_status st =

@@ -50,16 +50,9 @@ static pl_status note_body(void *ctx, pl_graph *body, pl_err *err) {
     return PL_OK;
 }
 
-static bool has_bodies(const pl_node *node) {
-    for (uint32_t i = 0; i < node->n_attrs; i++)
-        if (node->attrs[i].type == PL_ATTR_GRAPH || node->attrs[i].type == PL_ATTR_GRAPHS)
-            return true;
-    return false;
-}
-
 static void note_constant(cutting *c, const pl_node *node) {
     bool constant = node->def == NULL || !pl_node_is_random(node);
-    if (node->def == NULL || has_bodies(node)) constant = false;
+    if (node->def == NULL || pl_node_has_body(node)) constant = false;
     for (uint32_t k = 0; k < node->n_in && constant; k++) {
         const pl_value *v = node->in[k];
         if (v != NULL && !c->constant[v->id]) constant = v->init != NULL && !v->is_input;

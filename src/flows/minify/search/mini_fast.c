@@ -49,9 +49,7 @@ static bool is_simple(const pl_graph *graph) {
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const pl_node *node = graph->nodes[i];
         if (node->n_in == 0) return false; /* constants become weights when cut off */
-        for (uint32_t k = 0; k < node->n_attrs; k++)
-            if (node->attrs[k].type == PL_ATTR_GRAPH || node->attrs[k].type == PL_ATTR_GRAPHS)
-                return false;
+        if (pl_node_has_body(node)) return false;
     }
     return true;
 }

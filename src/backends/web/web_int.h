@@ -1,0 +1,48 @@
+/* Inside src/backends/web: shared by web.c (the vtable), web_value.c and web_record.c. */
+#ifndef PL_WEB_INT_H
+#define PL_WEB_INT_H
+
+#include "backends/backend.h"
+#include "backends/web/web_browser.h"
+#include "tensor/datum.h"
+
+typedef struct pl_web {
+    bool gpu;
+    int threads;
+    const char *level; /* of onnxruntime-web: "disabled", "basic", "extended", "all" */
+    char version[32];
+    char program[300], folder[400]; /* the browser; onnxruntime-web */
+    char device[200];
+    pl_web_browser *browser; /* NULL until the first model */
+} pl_web;
+
+typedef struct pl_web_program {
+    pl_web *web;
+    plumb_source source; /* names and bytes are borrowed */
+    pl_model *model;
+    pl_buf embedded; /* the model with its external data inside; empty = none needed */
+    long session;    /* in the page */
+    pl_buf places;
+} pl_web_program;
+
+pl_bytes pl_web_bytes(const pl_web_program *p);
+/* Loads a model in the page; *session is its number there. */
+pl_status pl_web_load(pl_web *web, pl_bytes onnx, long *session, pl_err *err);
+void pl_web_drop(pl_web *web, long session);
+/* Runs a session for `names`; values[] receives one datum each. */
+pl_status pl_web_run(const pl_web_program *p, long session, const plumb_run_args *args,
+                     const char *const *names, size_t n_names, pl_datum **values, pl_err *err);
+
+/* web_value.c */
+/* The name of an element type in onnxruntime-web; NULL if it has none. */
+const char *pl_web_type_name(pl_dtype dtype);
+pl_dtype pl_web_type_of(const char *name);
+/* Bytes of a tensor for the page; strings as a JSON list. */
+pl_status pl_web_pack(const pl_tensor *t, pl_buf *out, pl_err *err);
+pl_status pl_web_unpack(pl_dtype dtype, int rank, const int64_t *dims, const uint8_t *data,
+                        size_t n_bytes, pl_datum **out, pl_err *err);
+
+/* web_record.c */
+pl_status pl_web_record(pl_web_program *p, const plumb_run_args *args, pl_err *err);
+
+#endif
