@@ -279,7 +279,9 @@ static enum MHD_Result answer_post(pl_server *s, struct MHD_Connection *c, const
     } else if (strcmp(path, "/api/compare") == 0) {
         st = pl_job_start(s, "compare", text, body->n_bytes, &err);
     } else if (strcmp(path, "/api/open") == 0) {
-        st = pl_server_open_recent(s, text, body->n_bytes, &err);
+        st = pl_server_open_named(s, PL_SESSIONS_DIR, text, body->n_bytes, &err);
+    } else if (strcmp(path, "/api/part") == 0) {
+        st = pl_server_open_named(s, s->table_folder, text, body->n_bytes, &err);
     } else if (strcmp(path, "/api/minify") == 0) {
         st = pl_job_start(s, "minify", text, body->n_bytes, &err);
     } else if (strcmp(path, "/api/cancel") == 0) {
@@ -445,7 +447,8 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
     pthread_mutex_lock(&s->mutex);
     /* Lets the server recognise pages of another session; replaces the closing brace. */
     if (pl_buf_ok(&json)) json.n_bytes--;
-    pl_buf_printf(&json, ",\"serial\":%u}", s->serial + 1);
+    pl_buf_printf(&json, ",\"table\":\"%s\",\"serial\":%u}",
+                  s->table_kind != NULL ? s->table_kind : "", s->serial + 1);
     const bool ok = pl_buf_ok(&json);
     pl_viewed *closed = ok ? s->viewed : fresh;
     pl_buf unused = ok ? s->session : json;
@@ -462,7 +465,8 @@ pl_status pl_server_show(pl_server *s, const char *session, pl_err *err) {
     return ok ? PL_OK : pl_fail_memory(err, 1);
 }
 
-pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err *err) {
+pl_status pl_server_open_named(pl_server *s, const char *folder, const char *text, size_t n,
+                               pl_err *err) {
     pl_arena *arena = pl_arena_new();
     const pl_json_value *root = NULL;
     pl_dir *sessions = NULL;
@@ -473,11 +477,12 @@ pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err
     if (st == PL_OK &&
         (name == NULL || name->kind != PL_JSON_STRING || strlen(name->string) != name->n_string ||
          *name->string == '\0' || *name->string == '.' || strchr(name->string, '/') != NULL))
-        st = pl_fail(err, PL_E_USAGE, "'session' is not a recent session");
-    if (st == PL_OK) st = pl_dir_open(PL_SESSIONS_DIR, &sessions, err);
+        st = pl_fail(err, PL_E_USAGE, "'session' is not the name of a session");
+    if (st == PL_OK && folder == NULL) st = pl_fail(err, PL_E_NOT_FOUND, "no table is open");
+    if (st == PL_OK) st = pl_dir_open(folder, &sessions, err);
     if (st == PL_OK && pl_dir_look(sessions, name->string, NULL) != PL_KIND_FOLDER)
         st = pl_fail(err, PL_E_NOT_FOUND, "no session '%s'", name->string);
-    if (st == PL_OK && (path = pl_path_join(PL_SESSIONS_DIR, name->string)) == NULL)
+    if (st == PL_OK && (path = pl_path_join(folder, name->string)) == NULL)
         st = pl_fail_memory(err, 1);
     if (st == PL_OK) st = pl_server_show(s, path, err);
     pl_dir_close(sessions);
@@ -502,6 +507,7 @@ static bool is_model(const char *path) {
 static pl_status open_path(pl_server *s, const char *path, pl_err *err) {
     if (path == NULL) return PL_OK;
     if (pl_corpus_is(path)) return pl_corpus_open(path, &s->corpus, err);
+    if (pl_table_is(path)) return pl_table_open(s, path, err);
     if (!is_model(path)) return pl_server_show(s, path, err);
     if (!pl_path_exists(path)) return pl_fail(err, PL_E_NOT_FOUND, "not found: '%s'", path);
     s->model = pl_strdup(path);
@@ -580,6 +586,7 @@ void plumb_viewer_close(plumb_viewer *viewer) {
     pl_free(s->source);
     pl_free(s->model);
     pl_corpus_free(s->corpus);
+    pl_table_release(s);
     pl_free(s->program);
     pl_model_free(s->given);
     pl_files_release(s);

@@ -197,6 +197,12 @@ static pl_status get_files(const pl_request *r, pl_reply *reply, pl_err *err) {
     return pl_files_get(r->server, pl_request_query(r, "path"), &reply->body, err);
 }
 
+static pl_status get_table(const pl_request *r, pl_reply *reply, pl_err *err) {
+    (void)err;
+    pl_table_get(r->server, &reply->body);
+    return PL_OK;
+}
+
 static pl_status get_emitted(const pl_request *r, pl_reply *reply, pl_err *err) {
     return pl_emitted_get(r->server, &reply->body, err);
 }
@@ -292,6 +298,7 @@ pl_status pl_api_get(const pl_request *r, const char *path, pl_reply *reply, pl_
         { "/api/notes", get_notes },     { "/api/setup", get_setup },
         { "/api/emitted", get_emitted }, { "/api/baseline", get_baseline },
         { "/api/map", get_map },         { "/api/files", get_files },
+        { "/api/table", get_table },
     };
     PL_TRY(pl_api_check_page(r, err));
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)

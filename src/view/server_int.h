@@ -35,6 +35,9 @@ typedef struct pl_server {
     char link[128];
     char *source;              /* folder of source files; NULL = none */
     pl_corpus *corpus;         /* shown first; NULL = none was given */
+    char *table_folder;        /* of several sessions with one table; NULL = none */
+    const char *table_kind;    /* many or generate */
+    pl_buf table;              /* its JSON */
     char *model;               /* to be compared; NULL = none was given */
     pl_model *given;           /* the same, read; NULL = none */
     char *roots[SERVER_ROOTS]; /* folders that the page may browse */
@@ -109,6 +112,12 @@ pl_status pl_executed_get(pl_server *s, pl_buf *out, pl_err *err); /* the graph 
 /* server_corpus.c: opens the session of one of its items instead of the present one. */
 pl_status pl_server_show_item(pl_server *s, const char *key, pl_err *err);
 
+/* server_table.c: several backends or steps, each with a session in its folder */
+bool pl_table_is(const char *path);
+pl_status pl_table_open(pl_server *s, const char *path, pl_err *err);
+void pl_table_get(const pl_server *s, pl_buf *out); /* null if there is none */
+void pl_table_release(pl_server *s);
+
 /* server_job.c: jobs started from the page; `command` is "analyze", "compare" or "minify". One at a
  * time. */
 pl_status pl_job_start(pl_server *s, const char *command, const char *text, size_t n, pl_err *err);
@@ -121,8 +130,9 @@ void pl_job_end(pl_server *s); /* cancels, waits, frees */
 /* Waits until the state differs from *seen and returns it as one event (`data: {…}\n\n`), or a
  * comment after a second. False when the server is closing. */
 bool pl_job_event(pl_server *s, uint64_t *seen, pl_buf *out);
-/* Opens a session of PL_SESSIONS_DIR by name. */
-pl_status pl_server_open_recent(pl_server *s, const char *text, size_t n, pl_err *err);
+/* Opens a session of a folder (NULL: there is none) by name. */
+pl_status pl_server_open_named(pl_server *s, const char *folder, const char *text, size_t n,
+                               pl_err *err);
 /* Opens another session. */
 pl_status pl_server_show(pl_server *s, const char *session, pl_err *err);
 

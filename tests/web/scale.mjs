@@ -65,7 +65,7 @@ async function tensor(dims) {
 
 for (const n of sizes.length ? sizes : [10000, 100000]) {
   const folder = join(dir, `chain${n}`);
-  analyze(make("chain", String(n)), "eager", folder, ["--skip-determinism", ...(n > 20000 ? ["--save", "none"] : [])]);
+  analyze(make("chain", String(n)), "jit", folder, ["--skip-determinism", ...(n > 20000 ? ["--save", "none"] : [])]);
   await look(folder);
 }
 if (!sizes.length) await tensor([1024, 1024, 1024]);

@@ -1,15 +1,17 @@
 // The culprit is the first row, with tensors and a picture of its error, whatever the fault, the model and B. A part of the table by default, all of it
 // with --full (the models of tools/export-models). Prints TAP.   PLUMB=build/plumb node tests/web/test_culprit.mjs [-k TEXT] [--full]
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import { copyFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { analyze, dir, equal, figures, finish, make, ok, open, plumb, report, root, settled, test, text } from "./harness.mjs";
 
 const full = process.argv.includes("--full");
 const exported = (name) => join(root, ".cache/models/torch", `${name}.onnx`);
+// Every kind that changes numbers the same way in each run.
+const ALL = ["scale", "offset", "nan", "sign", "accuracy", "transpose", "shift", "saturate", "channel", "tail", "zero", "one-element", "bf16"], SIDES = ["eager", "recording", "model"];
 const models = { small: [make("small"), "Conv"] };
 if (full) for (const [name, op] of [["resnet18", "Conv"], ["mobilenet_v3_small", "Conv"], ["efficientnet_b0", "Conv"], ["encoder", "MatMul"], ["recurrent", "LSTM"]]) if (existsSync(exported(name))) models[name] = [exported(name), op];
-const kinds = full ? ["scale", "offset", "nan", "sign", "accuracy"] : ["scale", "nan", "sign"];
+const kinds = full ? ALL : ["scale", "nan", "sign"];
 
 /** A recording of the model made by eager: the reference of those who have no model as B. */
 function recorded(name, model) {
@@ -18,13 +20,22 @@ function recorded(name, model) {
   return file;
 }
 
-let tried = 0;
+/** What B is: a backend, a recording, or another file with the same model. */
+function against(b, name, model) {
+  if (b === "recording") return ["--reference", recorded(name, model)];
+  if (b === "eager") return [];
+  const copy = join(dir, `${name}-b.onnx`);
+  copyFileSync(model, copy);
+  return ["--reference", copy];
+}
+
+let tried = 0, turn = 0;
 for (const [name, [model, op]] of Object.entries(models))
   for (const kind of kinds)
-    for (const b of full || kind === "nan" ? ["eager", "recording"] : ["eager"])
+    for (const b of full ? [SIDES[turn++ % 3]] : kind === "nan" ? ["eager", "recording"] : ["eager"])
       await test(`culprit: ${kind} in ${op} of ${name}, B is ${b}`, async () => {
         const folder = join(dir, `${name}-${kind}-${b}`);
-        const s = analyze(model, `jit:inject=${kind}@${op}:1`, folder, b === "eager" ? [] : ["--reference", recorded(name, model)]);
+        const s = analyze(model, `jit:inject=${kind}@${op}:1`, folder, against(b, name, model));
         if (!s.blame.length) { ok(s.verdict === "agree", `${s.verdict} without blame: ${s.reason}`); console.log(`# ${name} ${kind}: the fault changes nothing here (agree)`); return; }
         tried++;
         const page = await open(report(folder, `${folder}.html`)), first = page.locator("#rows .row").first();
@@ -40,6 +51,6 @@ for (const [name, [model, op]] of Object.entries(models))
         await page.context().close();
       });
 figures.sessions_with_blame = tried;
-ok(tried > 0, "something was blamed");
+await test("culprit: enough sessions had one", async () => { ok(tried >= (full && Object.keys(models).length === 6 ? 60 : 1) || process.argv.includes("-k"), `${tried} sessions with blame`); });
 
 await finish();

@@ -109,6 +109,7 @@ export interface Session {
   model: { path: string; hash: string; nodes: number };
   a: Run;
   b: Run;
+  table?: string; // many or generate: one of several sessions
   observer_effect: boolean;
   observer_note: string;
   samples: number;

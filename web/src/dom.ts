@@ -66,6 +66,10 @@ export function number(x: number | null | undefined, digits = 4): string {
     : x.toExponential(digits < 7 ? Math.max(0, digits - 2) : digits - 1);
 }
 
+/** A share; what rounds to nothing is not 0. */
+export const percent = (x: number): string =>
+  x > 0 && x < 0.005 ? "< 1 %" : Number.isFinite(x) ? `${number(Math.round(x * 100))} %` : number(x);
+
 /** A metric or a limit of one: as the command line prints it, a cosine's digits are those of its distance from 1. */
 export function score(x: number | null | undefined, digits = 4): string {
   return x !== null && x !== undefined && x < 1 && x > 1 - 1e-4

@@ -2,7 +2,7 @@
 // and notes.
 import { colourNames, colourVars, dots, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Point } from "./data";
-import { clean, copyButton, fill, h, keepFocus, number, score } from "./dom";
+import { clean, copyButton, fill, h, keepFocus, number, percent, score } from "./dom";
 import { operationOf } from "./operation";
 import { signOf } from "./rows";
 import { summary } from "./summary";
@@ -156,13 +156,13 @@ export class Inspector {
         ? h(
             "div",
             { class: "callout bad", id: "kind" },
-            h("strong", {}, clean([p.blame.kind, p.blame.where].filter((x) => x).join(" ") || "local error")),
+            h("strong", {}, clean([p.blame.kind, p.blame.where].filter((x) => x).join(", ") || "local error")),
             h(
               "div",
               {},
               [
                 p.blame.q === null || /local error/.test(p.reason) ? "" : `local error ${times(p.blame.q)}`,
-                p.blame.effect === null ? "" : `effect on the outputs ${number(p.blame.effect)}`,
+                p.blame.effect === null ? "" : `${percent(p.blame.effect)} of the outputs' error`,
               ]
                 .filter((x) => x)
                 .join(" · "),

@@ -15,6 +15,7 @@ import { addCompare, addServerSide } from "./serverside";
 import { failed, loading, tour, watchServer } from "./states";
 import { setupForm, type Setup } from "./setup";
 import { badgeOf, coverageText } from "./summary";
+import { showTable, toTable } from "./table";
 
 const root = document.getElementById("app")!;
 
@@ -28,7 +29,7 @@ function header(app: App, help: () => void, tools: HTMLElement): HTMLElement {
       theme: { auto: "dark", dark: "light", light: "auto" }[store.state.theme] as State["theme"],
     });
   const run = (r: { spec: string; backend: string; path: string }): string =>
-    clean((r.spec || r.backend || r.path).split("/").pop() || "", 80);
+    clean((r.spec || r.backend || r.path).split("/").pop() || "not run", 80);
   const reason = model
     ? "Not compared yet"
     : s.reason || (s.verdict === "agree" ? `all ${s.points.length} values agree` : "");
@@ -131,6 +132,7 @@ function build(source: Source, session: Session, store: Store): Panes & { tools:
   const help = keys(app, navigator, structure);
   const tools = h("div", { class: "tools" });
   if (isServer(source)) {
+    if (session.table) tools.append(toTable(session.table));
     if (session.kind === "session") addServerSide(source, app, inspector, tools);
     else addCompare(source, app, tools);
   }
@@ -217,9 +219,11 @@ async function start(): Promise<void> {
   loading(root);
   try {
     if (isServer(source)) watchServer(source);
+    if (isServer(source) && location.hash === "#table" && (await showTable(source, root))) return;
     const session = await source.session();
     if (session) await show(source, session);
     else if (isServer(source)) {
+      if (await showTable(source, root)) return;
       const setup: Setup = await (await source.get("/api/setup")).json();
       if (setup.model) await showModel(source, setup);
       else {

@@ -1,7 +1,7 @@
 // The list of sync points: only the rows on screen exist, so that 100,000 scroll as well as ten.
 import { colourNames, colourVars, dots, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Point } from "./data";
-import { clean, cssColour, fill, h, keepFocus, number, score, sized } from "./dom";
+import { clean, cssColour, fill, h, keepFocus, percent, score, sized } from "./dom";
 import { colourOf, signOf, type Heading, type Row } from "./rows";
 
 const heights = { point: 42, culprit: 62, heading: 30 };
@@ -76,7 +76,8 @@ export class Navigator {
     };
     const step = (id: string, label: string, title: string, f: () => void): HTMLElement =>
       h("button", { id, title, "aria-label": title, onclick: f }, label);
-    for (const e of [this.metric, this.sort, this.plot, this.legend]) e.hidden = model;
+    for (const e of [this.metric, this.sort]) e.hidden = model;
+    for (const e of [this.plot, this.legend]) e.hidden = model || !session.points.length;
     this.element = h(
       "section",
       { class: "pane navigator", "aria-label": "Navigator" },
@@ -330,7 +331,7 @@ export class Navigator {
       "span",
       { class: "about" },
       h("span", { class: "kind" }, clean(kind || "local error", 80)),
-      b.effect === null ? null : h("span", { class: "effect" }, `effect ${number(b.effect, 3)}`),
+      b.effect === null ? null : h("span", { class: "effect" }, `effect ${percent(b.effect)}`),
       h("span", { class: "module quiet" }, clean(b.module || p.module, 80)),
     );
   }

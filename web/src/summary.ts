@@ -2,7 +2,7 @@
 import type { App } from "./app";
 import { dots, verdictWords } from "./app";
 import type { Run, Session } from "./data";
-import { clean, fill, h, number, table } from "./dom";
+import { clean, fill, h, number, percent, table } from "./dom";
 import { signOf } from "./rows";
 
 /** How the verdict is shown. Agreement is green only where nothing on the page is red. */
@@ -72,7 +72,7 @@ export function summary(app: App): HTMLElement[] {
                 b.q === null
                   ? ""
                   : `local error ${b.q > 1e6 ? "far beyond its bound" : `${number(b.q)} times its bound`}`,
-                b.effect === null ? "" : `effect on the outputs ${number(b.effect)}`,
+                b.effect === null ? "" : `${percent(b.effect)} of the outputs' error`,
                 clean(b.module),
               ]
                 .filter((x) => x)
@@ -109,7 +109,7 @@ export function summary(app: App): HTMLElement[] {
     h("h3", {}, "Runs"),
     table([
       ["A, under test", run(s.a)],
-      ["B, the reference", run(s.b)],
+      ["B, the reference", run(s.b) || "not run"],
       ["profile", s.profile],
       ...(s.replayed + s.unreplayed
         ? [
@@ -136,7 +136,9 @@ function failure(s: Session): HTMLElement {
     h(
       "div",
       { class: "quiet" },
-      "Values recorded before that are listed. Try another backend or smaller inputs with Compare…",
+      s.points.length
+        ? "Values recorded before that are listed. Try another backend or smaller inputs with Compare…"
+        : "Nothing was recorded before that. Try another backend or smaller inputs with Compare…",
     ),
   );
 }
@@ -154,7 +156,10 @@ function legend(): HTMLElement[] {
   ];
   const words: [string, string][] = [
     ["q", "the local error of an operation, as a multiple of what rounding allows; above 4 is a culprit"],
-    ["effect", "how far the outputs move towards fp64 when this operation is computed exactly"],
+    [
+      "effect",
+      "how much of the outputs' error appears in the fp64 run when only this culprit's error is added; 100 % is all of it",
+    ],
     ["local, propagated", "the error an operation adds itself; the error of everything up to it"],
     ["gold", "the fp64 run of the model"],
   ];

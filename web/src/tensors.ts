@@ -22,11 +22,11 @@ export function cellSize(
 ): [number, number, boolean] {
   const fit = (w: number): number => {
     const k = Math.min(w / cols, height / rows);
-    return k >= 1 ? Math.floor(k) : k;
+    return k >= 1 ? Math.floor(k * 2) / 2 : k;
   };
   const beside = fit((width - GAP * (n - 1)) / n),
     alone = fit(width);
-  const k = n > 1 && beside * cols >= 60 && alone < beside * 2.2 ? beside : alone;
+  const k = n > 1 && beside * cols >= 60 && cols <= 2 * rows ? beside : alone; // a wide picture would be a thin strip
   const tall = rows * k < VECTOR_HEIGHT && rows <= 4 ? VECTOR_HEIGHT / rows : k;
   const wide = cols * k < VECTOR_HEIGHT && cols <= 4 ? VECTOR_HEIGHT / cols : k;
   return [tall, wide, k === beside && n > 1];
