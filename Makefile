@@ -2,7 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
-.PHONY: arm64 sbom dist coverage all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
+.PHONY: static arm64 sbom dist coverage all campaign help demo quick test test-full check bench bench-check install deb wheel clean format
 
 all: ## build build/plumb and libplumb
 	@tools/setup --quiet build
@@ -61,6 +61,12 @@ install: all ## program, library, header, plumb.pc, man pages, completion; PREFI
 deb: all ## a Debian package, plumb_VERSION_ARCH.deb
 	@tools/make-deb --build $(BUILD)
 
+static: ## build-static/plumb: one file for any Linux of this architecture, without view, jit, ort and plugins (musl)
+	@tools/setup --quiet static
+	@CC=musl-gcc tools/build build-static -Dstatic=true plumb
+	@strip -o build-static/plumb.stripped build-static/plumb && mv build-static/plumb.stripped build-static/plumb
+	@ls -l build-static/plumb
+
 arm64: ## cross build for ARM64 into build-arm64; `tests/run arm64` (unfinished) runs it in qemu
 	@tools/setup --quiet build arm64
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig tools/build build-arm64 --cross-file=tools/arm64.ini
@@ -82,4 +88,4 @@ format: ## rewrite the C files with clang-format 14
 	@tools/check-format --fix
 
 clean: ## remove what was built; .cache (downloads, lint results) stays
-	rm -rf build build-gcc-werror build-asan build-fuzz build-arm64 build-cov build-oss-fuzz
+	rm -rf build build-gcc-werror build-asan build-fuzz build-arm64 build-static build-cov build-oss-fuzz

@@ -81,6 +81,9 @@ PLUMB_API void plumb_free(void *text); /* NULL is fine */
  * Async-signal-safe: for a handler of SIGINT or SIGTERM that ends the process; nothing else may be
  * called after it. */
 PLUMB_API void plumb_abandon(void);
+/* What the program plumb-guard does; returns its exit code. A static plumb, which is one file,
+ * calls it when it was started by that name. */
+PLUMB_API int plumb_guard_main(int argc, char **argv);
 
 /* ---- options ---- */
 

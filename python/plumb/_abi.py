@@ -563,6 +563,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_exit_code": (c_int, [c_int]),
     "plumb_free": (None, [c_void_p]),
     "plumb_abandon": (None, []),
+    "plumb_guard_main": (c_int, [c_int, POINTER(c_void_p)]),
     "plumb_options_init": (c_int, [c_int, c_void_p, c_size_t]),
     "plumb_tensor_new": (c_int, [
         c_int, c_int, POINTER(c_int64), c_void_p, c_size_t, POINTER(c_void_p), POINTER(plumb_error)]),

@@ -4,6 +4,7 @@
 
 #include "backends/backend_int.h"
 #include "base/alloc.h"
+#include "base/library.h"
 
 typedef struct plugin {
     void *library;
@@ -43,6 +44,7 @@ static pl_status pick(const plumb_backend *const *rows, size_t n, const char *wa
 static pl_status load(plugin *p, const char *file, const char *wanted, pl_err *err) {
     const plumb_backend *rows[BACKENDS_MAX] = { 0 };
     plumb_plugin_entry entry;
+    PL_TRY(pl_libraries_check(err));
     /* Without a slash dlopen would search the loader's path. */
     char *path = strchr(file, '/') != NULL ? pl_strdup(file) : pl_path_join(".", file);
     if (path == NULL) return pl_fail_memory(err, strlen(file));

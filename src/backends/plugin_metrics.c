@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/library.h"
 #include "metric/metrics.h"
 
 enum { METRICS_MAX = 64 };
@@ -39,6 +40,7 @@ static pl_status check(const pl_plugin_metrics *m, const plumb_metric *row, cons
 
 /* The library stays loaded: its rows are borrowed. */
 static pl_status find_entry(const char *file, plumb_metrics_entry *out, pl_err *err) {
+    PL_TRY(pl_libraries_check(err));
     /* Without a slash dlopen would search the loader's path. */
     char *path = strchr(file, '/') != NULL ? pl_strdup(file) : pl_path_join(".", file);
     if (path == NULL) return pl_fail_memory(err, strlen(file));

@@ -13,9 +13,11 @@
 #include "base/size.h"
 
 void pl_alloc_keep_freed(void) {
+#ifdef M_MMAP_THRESHOLD                  /* glibc */
     mallopt(M_MMAP_THRESHOLD, 32 << 20); /* glibc's maximum */
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
+#endif
 }
 
 /* Allocations that may still succeed; negative = no limit. The globals of src/base: they exist for

@@ -13,7 +13,19 @@ const char *pl_symbols_load(void *handle, const pl_symbol *symbols, size_t n) {
     return NULL;
 }
 
+pl_status pl_libraries_check(pl_err *err) {
+#ifdef PL_STATIC
+    return pl_fail(err, PL_E_UNSUPPORTED,
+                   "this plumb is one static file and opens no libraries; the plumb that make "
+                   "builds does");
+#else
+    (void)err;
+    return PL_OK;
+#endif
+}
+
 static pl_status load(pl_library *library, pl_err *err) {
+    PL_TRY(pl_libraries_check(err));
     const size_t n_sonames = sizeof library->sonames / sizeof *library->sonames;
     void *handle = NULL;
     for (size_t i = 0; i < n_sonames && library->sonames[i] != NULL && handle == NULL; i++)

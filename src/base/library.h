@@ -44,6 +44,8 @@ typedef struct pl_library {
  * library was not found or lacks a function; the message says how to install it, and the next call
  * tries again. */
 pl_status pl_library_open(pl_library *library, pl_err *err);
+/* PL_E_UNSUPPORTED in a static build (make static), whose dlopen opens nothing. */
+pl_status pl_libraries_check(pl_err *err);
 /* Fills the slots from an open library; returns the name of the first missing one, or NULL. */
 const char *pl_symbols_load(void *handle, const pl_symbol *symbols, size_t n);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -206,7 +207,8 @@ pl_status pl_remove_at(int fd, const char *name, pl_err *err) {
                                                  : pl_fail_errno(err, errno, "remove", name);
 }
 
-/* Reads entries without the heap: cleaning up after running out of memory must not need memory. */
+/* Reads entries without the heap: cleaning up after running out of memory must not need memory.
+ * By system call: musl declares getdents64 otherwise. */
 static pl_status empty_dir_take(int fd, const char *shown, pl_err *err) {
     union {
         struct dirent64 align;
@@ -214,7 +216,7 @@ static pl_status empty_dir_take(int fd, const char *shown, pl_err *err) {
     } entries;
     pl_status st = PL_OK;
     while (st == PL_OK) {
-        const ssize_t n = getdents64(fd, &entries, sizeof entries);
+        const ssize_t n = syscall(SYS_getdents64, fd, &entries, sizeof entries);
         if (n < 0) st = pl_fail_errno(err, errno, "read the folder", shown);
         if (n <= 0) break;
         for (ssize_t at = 0; at < n && st == PL_OK;) {

@@ -4,11 +4,13 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -182,8 +184,13 @@ done:
     return st;
 }
 
+/* musl has no renameat2. */
+static int rename_new(int from_dir, const char *from, int to_dir, const char *to) {
+    return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, RENAME_NOREPLACE);
+}
+
 pl_status pl_dir_publish(const char *temporary, const char *path, pl_err *err) {
-    int done = renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE);
+    int done = rename_new(AT_FDCWD, temporary, AT_FDCWD, path);
     /* File systems without the flag: rename(2) refuses a folder that is not empty. */
     if (done != 0 && errno != EEXIST) done = rename(temporary, path);
     if (done == 0) {
@@ -348,7 +355,7 @@ static int give_name(const pl_new_file *f) {
         (void)snprintf(self, sizeof self, "/proc/self/fd/%d", f->fd);
         return linkat(AT_FDCWD, self, f->dir_fd, f->last, AT_SYMLINK_FOLLOW);
     }
-    if (renameat2(f->dir_fd, f->temporary, f->dir_fd, f->last, RENAME_NOREPLACE) == 0) return 0;
+    if (rename_new(f->dir_fd, f->temporary, f->dir_fd, f->last) == 0) return 0;
     if (errno != EINVAL && errno != ENOSYS) return -1;
     if (linkat(f->dir_fd, f->temporary, f->dir_fd, f->last, 0) != 0) return -1;
     return unlinkat(f->dir_fd, f->temporary, 0);

@@ -47,9 +47,11 @@ static const char *nearest_command(const char *word) {
 /* A run allocates and frees the same sizes repeatedly: returning memory to the system each time
  * costs page faults. */
 static void keep_freed(void) {
+#ifdef M_MMAP_THRESHOLD                  /* glibc */
     mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the maximum of glibc */
     mallopt(M_TRIM_THRESHOLD, 128 << 20);
     mallopt(M_TOP_PAD, 16 << 20);
+#endif
 }
 
 enum { STACK_MIN = 512 << 10, FILES_MIN = 32 };
@@ -102,6 +104,7 @@ static bool asks_json(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 0 && strcmp(argv[0], "plumb-guard") == 0) return plumb_guard_main(argc, argv);
     clean_up_on(SIGINT);
     clean_up_on(SIGQUIT);
     clean_up_on(SIGTERM);

@@ -62,6 +62,13 @@ struct pl_guard_child {
 
 /* ---- starting ---- */
 
+/* A static build (make static) is one file: called plumb-guard, plumb is its own guard. */
+#ifdef PL_STATIC
+enum { ONE_FILE = 1 };
+#else
+enum { ONE_FILE = 0 };
+#endif
+
 static bool try_path(const char *dir, const char *name, char *out, size_t n_out) {
     snprintf(out, n_out, "%s/%s", dir, name);
     return access(out, X_OK) == 0;
@@ -89,6 +96,10 @@ static pl_status find_program(char *out, size_t n_out, pl_err *err) {
     if (n > 0) {
         exe[n] = '\0';
         if (find_around(exe, out, n_out)) return PL_OK;
+        if (ONE_FILE) {
+            snprintf(out, n_out, "%s", exe);
+            return PL_OK;
+        }
     }
     /* /proc may not be mounted; the kernel also passes the path in the auxiliary vector. */
     const char *called = (const char *)getauxval(AT_EXECFN); // NOLINT(performance-no-int-to-ptr)
@@ -133,7 +144,8 @@ static void free_env(char **env) {
 }
 
 /* Returns an errno. */
-static int spawn_guard(char **argv, const char *tmp_dir, int control, pid_t *pid) {
+static int spawn_guard(const char *program, char **argv, const char *tmp_dir, int control,
+                       pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attr;
     sigset_t none, defaults;
@@ -157,7 +169,7 @@ static int spawn_guard(char **argv, const char *tmp_dir, int control, pid_t *pid
     char **env = tmp_dir == NULL ? NULL : make_env(tmp_dir);
     if (tmp_dir != NULL && env == NULL) error = ENOMEM;
     if (error == 0) {
-        error = posix_spawn(pid, argv[0], &actions, &attr, argv, env == NULL ? environ : env);
+        error = posix_spawn(pid, program, &actions, &attr, argv, env == NULL ? environ : env);
     }
     free_env(env);
     posix_spawn_file_actions_destroy(&actions);
@@ -186,10 +198,10 @@ static pl_status add_own_folders(const char *program, pl_confinement *c, pl_err 
 }
 
 /* Program name, then the arguments of the sandbox. */
-static char **make_argv(char *program, const pl_confinement *confinement) {
+static char **make_argv(char *name, const pl_confinement *confinement) {
     char **argv = pl_calloc(confinement->n_args + 2, sizeof(char *));
     if (argv == NULL) return NULL;
-    argv[0] = program;
+    argv[0] = name;
     for (size_t i = 0; i < confinement->n_args; i++)
         argv[i + 1] = confinement->args[i];
     return argv;
@@ -197,7 +209,7 @@ static char **make_argv(char *program, const pl_confinement *confinement) {
 
 pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
                          pl_err *err) {
-    char program[PATH_MAX + 64];
+    char program[PATH_MAX + 64], own_name[] = "plumb-guard";
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
     if (confinement->n_args > 0) PL_TRY(add_own_folders(program, confinement, err));
@@ -212,9 +224,10 @@ pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_gu
         ends[1] = moved;
         if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
     }
-    char **argv = make_argv(program, confinement);
+    char **argv = make_argv(ONE_FILE ? own_name : program, confinement);
     if (st == PL_OK) {
-        const int error = argv == NULL ? ENOMEM : spawn_guard(argv, tmp_dir, ends[1], &g->pid);
+        const int error =
+            argv == NULL ? ENOMEM : spawn_guard(program, argv, tmp_dir, ends[1], &g->pid);
         if (error != 0) st = pl_fail_errno(err, error, "start", program);
     }
     pl_free(argv);

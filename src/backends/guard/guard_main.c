@@ -25,6 +25,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@
 #include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "plumb.h"
 
 enum {
     CONTROL = 3,
@@ -428,7 +430,7 @@ static bool read_arguments(guard *g, int n, char **args) {
     return true;
 }
 
-int main(int n_args, char **args) {
+int plumb_guard_main(int n_args, char **args) {
     static guard g;
     sigset_t mask;
     if (fcntl(CONTROL, F_GETFD) < 0) {
@@ -436,7 +438,7 @@ int main(int n_args, char **args) {
         return 2;
     }
     fcntl(CONTROL, F_SETFD, FD_CLOEXEC);
-    close_range(CONTROL + 1, ~0U, 0);
+    syscall(SYS_close_range, CONTROL + 1, ~0U, 0); /* musl has no function for it */
     fill_standard_streams();
     pl_alloc_keep_freed(); /* children inherit it: a backend is as fast here as in plumb itself */
     prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/door.h"
 #include "base/hash.h"
+#include "base/library.h"
 #include "base/process.h"
 #include "kernels/cpu.h"
 
@@ -132,6 +133,7 @@ static bool stat_compiler(struct stat *info) {
 }
 
 pl_status jit_compiler_check(pl_err *err) {
+    PL_TRY(pl_libraries_check(err));
     struct stat info;
     if (stat_compiler(&info)) return PL_OK;
     return pl_fail(err, PL_E_NOT_FOUND,

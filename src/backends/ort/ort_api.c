@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/library.h"
 
 #define PINNED "ort-1.27.0/libonnxruntime.so.1" /* what tools/setup fetches into .cache */
 #define PINNED_IN_PACKAGE "ort-1.27.0/package/bin/napi-v6/linux/x64/libonnxruntime.so.1"
@@ -81,6 +82,7 @@ pl_status pl_ort_api_open(const char *lib, pl_ort_api *api, pl_err *err) {
     static const char *const names[] = { "libonnxruntime.so.1", "libonnxruntime.so" };
     char pinned[512];
     *api = (pl_ort_api){ 0 };
+    PL_TRY(pl_libraries_check(err));
     /* Otherwise 1.29 and later write files and send telemetry. */
     setenv("ORT_DISABLE_TELEMETRY", "1", 1);
     if (lib == NULL) lib = getenv("PLUMB_ORT_LIB");
