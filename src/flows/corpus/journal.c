@@ -25,11 +25,11 @@ static pl_status entry_of(pl_journal_read *r, pl_arena *arena, const char *key,
 
 /* A process ended: after a crash the running items are noted, after a regular end they are not. */
 static void end_process(pl_journal_read *r, bool death) {
-    for (size_t i = 0; i < r->entries.n_entries; i++) {
-        pl_journal_entry *e = r->entries.entries[i].value;
+    for (pl_journal_entry *e = r->started; e != NULL; e = e->next_started) {
         if (e->in_flight && death) e->n_deaths++;
-        e->in_flight = false;
+        e->in_flight = e->is_started = false;
     }
+    r->started = NULL;
 }
 
 static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena *arena,
@@ -46,6 +46,11 @@ static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena 
         return pl_fail(err, PL_E_FORMAT, "not a line of a journal");
     PL_TRY(entry_of(r, arena, key, &e, err));
     e->in_flight = !done;
+    if (!done && !e->is_started) {
+        e->is_started = true;
+        e->next_started = r->started;
+        r->started = e;
+    }
     if (!done) return PL_OK;
     if (e->result != NULL) {
         r->n_repeated++;
