@@ -8,6 +8,8 @@
 #include "base/alloc.h"
 #include "flows/corpus/corpus_json.h"
 
+enum { LINE_MAX_BYTES = 64 << 20 }; /* a result has at most 1 MB */
+
 /* ---- reading ---- */
 
 static pl_status entry_of(pl_journal_read *r, pl_arena *arena, const char *key,
@@ -66,9 +68,12 @@ pl_status pl_journal_parse(const char *text, size_t n, const char *name, pl_aren
     size_t number = 0;
     for (const char *at = text, *end = text + n; at < end;) {
         const pl_json_value *v = NULL;
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (stop == NULL) break; /* cut off by a crash */
+        const size_t left = (size_t)(end - at);
+        const char *stop = memchr(at, '\n', left < LINE_MAX_BYTES ? left : LINE_MAX_BYTES);
         number++;
+        if (stop == NULL && left >= LINE_MAX_BYTES)
+            return pl_fail(err, PL_E_LIMIT, "%.300s:%zu: the line is too long", name, number);
+        if (stop == NULL) break; /* cut off by a crash */
         pl_status st = pl_json_read(at, (size_t)(stop - at), arena, &v, err);
         if (st == PL_OK) st = read_line(out, v, arena, err);
         if (st != PL_OK) return pl_err_wrap(err, st, "%.300s:%zu", name, number);
@@ -107,7 +112,12 @@ void pl_journal_read_release(pl_journal_read *read) {
 /* The position after the last newline; -1 on failure. */
 static off_t whole_lines(int fd) {
     char chunk[4096];
-    for (off_t end = lseek(fd, 0, SEEK_END); end > 0;) {
+    const off_t all = lseek(fd, 0, SEEK_END);
+    for (off_t end = all; end > 0;) {
+        if (all - end > LINE_MAX_BYTES) {
+            errno = EFBIG;
+            return -1;
+        }
         const off_t begin = end > (off_t)sizeof chunk ? end - (off_t)sizeof chunk : 0;
         const ssize_t n = pread(fd, chunk, (size_t)(end - begin), begin);
         if (n <= 0) return -1;
