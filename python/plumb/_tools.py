@@ -155,9 +155,13 @@ def corpus_plan(list: PathLike, backends: Sequence[str], **options: Any) -> Dict
 
 def corpus_merge(folders: Sequence[PathLike], output: Optional[PathLike] = None, *, progress: ProgressLike = None,
                  **options: Any) -> Corpus:
-    """Joins the outputs of shards into a new folder; without `output` the one folder that all shards wrote to is finished."""
+    """Joins the outputs of shards into a new folder; without `output` the one folder that all shards wrote to is finished.
+
+    options  as for plumb.corpus; backends: those that the shards name and that start a program or load a library
+    """
     with Progress(progress) as p:
-        made = _corpus_options(dict(options, output=None if output is None else os.fspath(output)), [], p.struct)
+        backends = options.pop("backends", [])
+        made = _corpus_options(dict(options, output=None if output is None else os.fspath(output)), backends, p.struct)
         return Corpus(_lib.make("corpus", "plumb_corpus_merge", "plumb_corpus_free", _lib.strings(folders), len(folders),
                                 ctypes.byref(made)))
 

@@ -142,6 +142,10 @@ bool pl_spec_is_foreign(const char *text) {
     return false;
 }
 
+bool pl_spec_needs_trust(const char *text) {
+    return pl_spec_is_foreign(text) || strcmp(text, "web") == 0 || strncmp(text, "web:", 4) == 0;
+}
+
 void pl_spec_release(pl_spec *spec) {
     pl_free(spec->options);
     pl_free(spec->text);

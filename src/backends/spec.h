@@ -30,6 +30,8 @@ void pl_spec_release(pl_spec *spec);
 /* Whether it runs a program, loads a library or writes files. Such a spec is refused if it came
  * with data (a session, a repro, a request) and not from the user. */
 bool pl_spec_is_foreign(const char *text);
+/* Also if it starts the user's browser, which the user may ask for in the page. */
+bool pl_spec_needs_trust(const char *text);
 
 /* The last value of a key; NULL if not given. */
 const char *pl_option_value(const plumb_option *options, size_t n_options, const char *key);

@@ -229,7 +229,8 @@ done:
 }
 
 static const pl_option options[] = {
-    { 'b', "backend", "SPEC", "backend to test; repeat it for several" },
+    { 'b', "backend", "SPEC",
+      "backend to test; repeat it for several. With --merge: may be opened, whatever it starts" },
     { 0, "reference", "SPEC", "the reference (default eager)" },
     { 'o', "output", "DIR", "output directory (default plumb-out/NAME-TIME)" },
     { 'j', "jobs", "N", "items at a time (default 0: one for each CPU)" },

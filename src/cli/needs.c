@@ -34,14 +34,14 @@ static const clash clashes[] = {
     { "minify", "good", "query" },          { "minify", "checkpoints", "query" },
     { "minify", "max-queries", "query" },   { "minify", "bisect", "query" },
     { "minify", "strip-weights", "query" }, { "minify", "stable-output", "query" },
-    { "minify", "keep-other", "query" },    { "corpus", "backend", "merge" },
-    { "corpus", "reference", "merge" },     { "corpus", "seed", "merge" },
-    { "corpus", "shard", "merge" },         { "corpus", "resume", "merge" },
-    { "corpus", "dry-run", "merge" },       { "corpus", "backend", "diff" },
-    { "corpus", "reference", "diff" },      { "corpus", "seed", "diff" },
-    { "corpus", "shard", "diff" },          { "corpus", "resume", "diff" },
-    { "corpus", "output", "diff" },         { "corpus", "merge", "diff" },
-    { "corpus", "dry-run", "diff" },        { "corpus", "baseline", "diff" },
+    { "minify", "keep-other", "query" },    { "corpus", "reference", "merge" },
+    { "corpus", "seed", "merge" },          { "corpus", "shard", "merge" },
+    { "corpus", "resume", "merge" },        { "corpus", "dry-run", "merge" },
+    { "corpus", "backend", "diff" },        { "corpus", "reference", "diff" },
+    { "corpus", "seed", "diff" },           { "corpus", "shard", "diff" },
+    { "corpus", "resume", "diff" },         { "corpus", "output", "diff" },
+    { "corpus", "merge", "diff" },          { "corpus", "dry-run", "diff" },
+    { "corpus", "baseline", "diff" },
 };
 
 static bool has_one(const pl_args *args, const char *names) {

@@ -8,18 +8,22 @@
 
 #include "cli/args.h"
 
-/* A folder given as the model provides its inputs: one allocation, like pl_args_all. */
-static bool take_folder(const pl_args *args, plumb_inputs *out) {
+/* A folder given as the model provides its inputs: one allocation, like pl_args_all. The folder may
+ * be a stranger's, so a link in it is not followed. */
+static bool take_folder(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     const char *dir = args->n_positional > 0 ? args->positional[0] : "";
     const size_t n = strlen(dir) + sizeof("/test_data_set_0");
     if (out->n_files > 0 || out->n_sets > 0 || dir[0] == '\0') return true;
     char **sets = malloc(2 * sizeof(char *) + n);
-    if (sets == NULL) return false;
+    if (sets == NULL) return pl_args_no_memory(err);
     char *path = (char *)(sets + 2);
     snprintf(path, n, "%s/test_data_set_0", dir);
-    if (access(path, R_OK) != 0) {
+    const bool is_link = readlink(path, &(char){ 0 }, 1) >= 0;
+    if (is_link)
+        pl_args_fail(err, PLUMB_E_INVALID, "'%s' is a symbolic link, expected a folder", path);
+    if (is_link || access(path, R_OK) != 0) {
         free(sets);
-        return true;
+        return !is_link;
     }
     sets[0] = path;
     sets[1] = NULL;
@@ -37,7 +41,7 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     out->sets = pl_args_all(args, "inputs", &out->n_sets);
     out->dims = pl_args_all(args, "dim", &out->n_dims);
     out->ranges = pl_args_all(args, "range", &out->n_ranges);
-    const bool taken = take_folder(args, out);
+    if (!take_folder(args, out, err)) return false;
     if (fill != NULL && strcmp(fill, "zeros") == 0) out->fill = PLUMB_FILL_ZEROS;
     if (fill != NULL && strcmp(fill, "ones") == 0) out->fill = PLUMB_FILL_ONES;
     if (fill != NULL && out->fill == PLUMB_FILL_RANDOM && strcmp(fill, "random") != 0) {
@@ -46,8 +50,7 @@ bool pl_cli_inputs(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     }
     if (!pl_args_int(args, "seed", 0, 0, INT64_MAX, &seed, err)) return false;
     out->seed = (uint64_t)seed;
-    if (!taken || out->files == NULL || out->sets == NULL || out->dims == NULL ||
-        out->ranges == NULL) {
+    if (out->files == NULL || out->sets == NULL || out->dims == NULL || out->ranges == NULL) {
         return pl_args_no_memory(err);
     }
     return true;

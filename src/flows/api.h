@@ -28,4 +28,7 @@ double pl_api_seconds(void); /* monotonic */
 /* The file that holds exactly this model; NULL when there is none. */
 const char *pl_api_model_file(const plumb_model *model);
 
+/* As plumb_backends. Without `programs`, backends that start one are not opened. */
+void pl_backends_put_json(bool programs, pl_buf *out);
+
 #endif

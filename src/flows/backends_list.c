@@ -8,6 +8,7 @@
 #include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/json.h"
+#include "flows/api.h"
 #include "flows/api/options.h"
 #include "kernels/cpu.h"
 #include "kernels/provider.h"
@@ -43,7 +44,12 @@ static void probe_spec(const char *spec, row *out) {
     pl_backend_close(opened);
 }
 
-static void probe(const plumb_backend *b, row *out) {
+/* Without `programs`, a backend that starts one is not opened. */
+static bool is_opened(const plumb_backend *b, bool programs) {
+    return programs || (b->flags & PLUMB_UNCONFINED) == 0;
+}
+
+static void probe(const plumb_backend *b, bool programs, row *out) {
     *out = (row){ .name = b->name,
                   .summary = b->summary,
                   .sandbox = pl_confine_state(b, PLUMB_SANDBOX_ON) };
@@ -51,6 +57,11 @@ static void probe(const plumb_backend *b, row *out) {
         out->available = true;
         snprintf(out->reason, sizeof(out->reason), "needs %s: %s:%s", b->options[0].help, b->name,
                  b->options[0].values);
+        return;
+    }
+    if (!is_opened(b, programs)) {
+        out->available = true;
+        snprintf(out->reason, sizeof(out->reason), "not tried: it starts a program");
         return;
     }
     probe_spec(b->name, out);
@@ -72,10 +83,11 @@ static void probe_device(const plumb_backend *b, const char *options, row *out) 
     probe_spec(spec, out);
 }
 
-static void put_devices_json(const plumb_backend *b, pl_json *j) {
+static void put_devices_json(const plumb_backend *b, bool programs, pl_json *j) {
+    const bool any = b->devices != NULL && is_opened(b, programs);
     pl_json_key(j, "devices");
     pl_json_array_begin(j);
-    for (size_t i = 0; b->devices != NULL && b->devices[i] != NULL; i++) {
+    for (size_t i = 0; any && b->devices[i] != NULL; i++) {
         row r;
         probe_device(b, b->devices[i], &r);
         pl_json_object_begin(j);
@@ -97,7 +109,7 @@ static void put_devices_text(const plumb_backend *b, pl_buf *out) {
     }
 }
 
-static void put_json(const row *r, const plumb_backend *b, pl_json *j) {
+static void put_json(const row *r, const plumb_backend *b, bool programs, pl_json *j) {
     pl_json_object_begin(j);
     pl_json_put_string(j, "name", r->name);
     pl_json_put_string(j, "version", r->version);
@@ -105,7 +117,7 @@ static void put_json(const row *r, const plumb_backend *b, pl_json *j) {
     pl_json_put_string(j, "reason", r->reason);
     pl_json_put_string(j, "cpu", r->cpu);
     pl_json_put_string(j, "sandbox", r->sandbox);
-    put_devices_json(b, j);
+    put_devices_json(b, programs, j);
     pl_json_object_end(j);
 }
 
@@ -184,7 +196,7 @@ plumb_status plumb_backend_list_new(plumb_backend_list **out, plumb_error *err) 
         return pl_fail_memory(err, n * sizeof(*rows));
     }
     for (size_t i = 0; i < n; i++)
-        probe(pl_backend_rows[i], &rows[i]);
+        probe(pl_backend_rows[i], true, &rows[i]);
     *list = (plumb_backend_list){ rows, n };
     *out = list;
     return PLUMB_OK;
@@ -213,35 +225,42 @@ int plumb_backend_list_get(const plumb_backend_list *list, size_t i, plumb_backe
     return pl_struct_fill(out, &x, sizeof(x));
 }
 
-plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) {
-    pl_buf out = PL_BUF_INIT;
+void pl_backends_put_json(bool programs, pl_buf *out) {
     pl_json j;
-    bool told = false;
-    PL_REQUIRE(text);
-    *text = NULL;
-    pl_json_init(&j, &out, true);
-    if (format == PLUMB_JSON) pl_json_array_begin(&j);
+    pl_json_init(&j, out, true);
+    pl_json_array_begin(&j);
     for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
         row r;
-        probe(pl_backend_rows[i], &r);
-        if (format == PLUMB_JSON) {
-            put_json(&r, pl_backend_rows[i], &j);
-        } else {
-            put_text(&r, pl_backend_rows[i], &out);
-            if (!told &&
-                has_kernels(pl_backend_rows[i])) { /* the same for all backends with kernels */
-                put_kernels_text(&out);
-                told = true;
-            }
+        probe(pl_backend_rows[i], programs, &r);
+        put_json(&r, pl_backend_rows[i], programs, &j);
+    }
+    pl_json_array_end(&j);
+    pl_buf_putc(out, '\n');
+}
+
+static void put_all_text(pl_buf *out) {
+    bool told = false;
+    for (size_t i = 0; pl_backend_rows[i] != NULL; i++) {
+        row r;
+        probe(pl_backend_rows[i], true, &r);
+        put_text(&r, pl_backend_rows[i], out);
+        if (!told && has_kernels(pl_backend_rows[i])) { /* the same for all backends with kernels */
+            put_kernels_text(out);
+            told = true;
         }
     }
-    if (format != PLUMB_JSON) {
-        put_cpu(&out);
-        put_sandbox(&out);
-    }
+    put_cpu(out);
+    put_sandbox(out);
+}
+
+plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) {
+    pl_buf out = PL_BUF_INIT;
+    PL_REQUIRE(text);
+    *text = NULL;
     if (format == PLUMB_JSON) {
-        pl_json_array_end(&j);
-        pl_buf_putc(&out, '\n');
+        pl_backends_put_json(true, &out);
+    } else {
+        put_all_text(&out);
     }
     return pl_api_text_take(&out, text, err);
 }

@@ -35,6 +35,12 @@ def add_fuzzed(target, n):
         return counts["fuzz"][target]
 
 
+def add_lost(target, names, what):
+    """An input that was lost stays on the list with its file until a person takes it off, with the commit that mends it."""
+    with changing() as counts:
+        counts.setdefault("lost", []).append({"target": target, "input": names, "what": what[:300]})
+
+
 def add_swept(part, cases, runs):
     """One more part of the sweep; returns all cases so far."""
     with changing() as counts:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -178,15 +179,17 @@ FUZZ_SECONDS = 24 * 60
 MUTANT_SECONDS = 20 * 60
 MUTANTS = "fuzz_model"  # structure-aware mutants of whole models: a part of its own
 KEPT = ROOT / ".cache/fuzz"  # what a target has learnt, for the next run
+SLICE = 120  # seconds: a run that is stopped loses the count of one slice
+# Symbols and stacks are for the run that repeats a finding; a large quarantine of freed memory only costs cache.
+ASAN = "detect_leaks=1:allocator_may_return_null=1:malloc_context_size=4:quarantine_size_mb=16"
 
 
 def fuzz_once(name, seconds, rss_mb, corpora, artifacts):
     """(inputs run, CPU seconds, what went wrong or None) of one call of a target."""
     proc = subprocess.Popen([ROOT / "build-fuzz" / name, f"-max_total_time={seconds}", "-timeout=20", f"-rss_limit_mb={rss_mb}",
-                             "-entropic=0",  # its bookkeeping takes half of the time of fuzz_model
+                             "-entropic=0", "-use_cmp=0", "-reload=0",  # bookkeeping that takes half of the time of fuzz_model
                              "-print_final_stats=1", f"-artifact_prefix={artifacts}/", *corpora], stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, env={
-                                **os.environ, "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:malloc_context_size=4"})  # a finding is run again
+                            stderr=subprocess.PIPE, env={**os.environ, "ASAN_OPTIONS": ASAN})
     said = proc.stderr.read().decode(errors="replace")
     _, status, used = os.wait4(proc.pid, 0)
     proc.returncode = os.waitstatus_to_exitcode(status)
@@ -194,6 +197,16 @@ def fuzz_once(name, seconds, rss_mb, corpora, artifacts):
     ran = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said) or re.findall(r"(?m)^#(\d+)\s", said)
     wrong = next((l for l in said.splitlines() if "ERROR: " in l or "runtime error" in l), f"exit {proc.returncode}")
     return int(ran[-1]) if ran else 0, used.ru_utime + used.ru_stime, wrong if proc.returncode != 0 else None
+
+
+def keep_loss(short, artifacts, began, what):
+    """The input joins the committed corpus, so that `tests/run fuzz` is red until the cause is mended. Returns its path, or "not kept"."""
+    found = [f for f in artifacts.iterdir() if f.stat().st_mtime >= began]
+    for f in found:
+        shutil.copy(f, ROOT / "tests/fuzz/corpus" / short / f"lost-{f.name[-12:]}")
+    names = ", ".join(f"tests/fuzz/corpus/{short}/lost-{f.name[-12:]}" for f in found) or "not kept"
+    counts.add_lost(short, names, what)
+    return names
 
 
 def build_fuzz(tally):
@@ -211,11 +224,14 @@ def fuzz_target(tally, name, seconds, rss_mb, row):
     artifacts.mkdir(parents=True, exist_ok=True)
     kept.mkdir(parents=True, exist_ok=True)
     n, spent, why = 0, 0.0, None
+    began, input_of = time.time(), f"build-fuzz/{name}, {seconds} CPU seconds"
     while spent < seconds and why is None:  # CPU time: a busy machine makes it longer, not less
-        more, cpu, why = fuzz_once(name, max(1, round(seconds - spent)), rss_mb, [kept, ROOT / "tests/fuzz/corpus" / short], artifacts)
+        more, cpu, why = fuzz_once(name, min(SLICE, max(1, round(seconds - spent))), rss_mb, [kept, ROOT / "tests/fuzz/corpus" / short], artifacts)
         n, spent = n + more, spent + max(cpu, 0.5)
         total = counts.add_fuzzed(short, more)
-    tally.add_many(row, total, why if why or n else "nothing was run", f"build-fuzz/{name}, {seconds} CPU seconds")
+        if why:
+            input_of = f"build-fuzz/{name} " + keep_loss(short, artifacts, began, why)
+    tally.add_many(row, total, why if why or n else "nothing was run", input_of)
 
 
 def fuzz(bench, tally, quick):

@@ -89,15 +89,26 @@ def item_8__a_users_repro_folder_stays():
 
 @test
 def item_10__a_link_is_no_jit_cache():
-    at = fresh("item10")
-    name = Path(f"/tmp/plumb-jit-{os.getuid()}")
+    """As a user of its own where that can be: this one's cache may be there already."""
+    at, uid = fresh("item10"), 54321 if os.getuid() == 0 else os.getuid()
+    name = Path(f"/tmp/plumb-jit-{uid}")
+    who = {"user": uid} if uid != os.getuid() else {}
+    (at / "theirs").mkdir(mode=0o700)
+    if who:
+        root.chmod(0o755)
+        at.chmod(0o755)
+        os.chown(at / "theirs", uid, -1)
+        try:
+            plumb(at, "--version", **who)
+        except PermissionError:
+            return f"user {uid} may not run {PLUMB}"
     if name.exists() or name.is_symlink():
         return f"{name} is there already"
-    (at / "theirs").mkdir()
     name.symlink_to(at / "theirs")
     try:
+        os.chown(name, uid, -1, follow_symlinks=False)
         env = {k: v for k, v in os.environ.items() if k not in ("HOME", "XDG_CACHE_HOME")}
-        plumb(at, "run", "m.onnxtxt", "--backend", "jit", "--repro-level", "0", env=env)
+        plumb(at, "run", "m.onnxtxt", "--backend", "jit", "--repro-level", "0", env=env, **who)
     finally:
         name.unlink()
     assert not list((at / "theirs").iterdir())
@@ -126,6 +137,73 @@ def item_14__cells_and_markdown_are_inert():
     readme = (at / "repro/README.md").read_text()
     outside = re.sub(r"(`+)(?:(?!\1).)+?\1", "", re.sub(r"^    .*$", "", readme, flags=re.M))  # not in code
     assert "<img" not in outside.replace("\\<img", "") and "](javascript" not in outside.replace("\\](javascript", ""), readme
+
+
+CHOOSE = """#define XXH_INLINE_ALL
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+int main(void) {
+    char name[40];
+    for (long i = 0, n = 0; n < 30000; i++) {
+        sprintf(name, "name_%ld", i);
+        if ((XXH3_64bits(name, strlen(name)) & 65535) < 64) n++, puts(name);
+    }
+    return 0;
+}
+"""
+
+
+def chain(names):
+    """x -> Relu -> names[0] -> Relu -> names[1] … as ONNX bytes."""
+    shape = field(2, field(1, b"\x08\x02"))
+    info = lambda n: field(1, n) + field(2, field(1, b"\x08\x01" + shape))
+    nodes = b"".join(field(1, field(1, a) + field(2, b) + field(4, b"Relu")) for a, b in zip([b"x", *names], names))
+    return b"\x08\x08" + field(7, nodes + field(2, b"g") + field(11, info(b"x")) + field(12, info(names[-1]))) + field(8, field(1, b"") + b"\x10\x11")
+
+
+@test
+def item_15__chosen_names_cost_as_much_as_others():
+    """30,000 names that an unseeded XXH3 puts into 64 of 65,536 places; CPU time, which other programs do not lengthen much."""
+    at = fresh("item15")
+    (at / "choose.c").write_text(CHOOSE)
+    if not Path("/usr/include/xxhash.h").exists() or subprocess.run(["cc", "-O2", "-o", "choose", "choose.c"], cwd=at).returncode != 0:
+        return "xxhash.h is not installed"
+    chosen = subprocess.run([at / "choose"], capture_output=True).stdout.split()
+    used = []
+    for name, names in (("plain", [b"name_%d" % i for i in range(len(chosen))]), ("chosen", chosen)):
+        (at / f"{name}.onnx").write_bytes(chain(names))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert plumb(at, "info", f"{name}.onnx").returncode == 0
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used.append(after.ru_utime - before.ru_utime)
+    assert used[1] < 5 * used[0] + 0.2, used
+
+
+CUT = """#!/bin/sh
+: >%s/w.bin
+printf '\\010\\002\\020\\001\\112\\010\\000\\000\\000\\000\\000\\000\\000\\000' >"$1/test_data_set_0/output_0.pb"
+cp "$1/test_data_set_0/output_0.pb" "$1/output_0.pb"
+"""
+
+
+@test
+def item_21__weights_that_are_cut_during_a_run_are_an_error():
+    """The backend under test empties the file of the weights, which the reference reads after it."""
+    at = fresh("item21")
+    (at / "w.bin").write_bytes(bytes(8))
+    shape = field(2, field(1, b"\x08\x02"))
+    info = lambda n: field(1, n) + field(2, field(1, b"\x08\x01" + shape))
+    w = b"\x08\x02\x10\x01" + field(8, b"w") + field(13, field(1, b"location") + field(2, b"w.bin")) + b"\x70\x01"
+    node = field(1, b"x") + field(1, b"w") + field(2, b"y") + field(4, b"Add")
+    graph = field(1, node) + field(2, b"g") + field(5, w) + field(11, info(b"x")) + field(12, info(b"y"))
+    (at / "m.onnx").write_bytes(b"\x08\x08" + field(7, graph) + field(8, field(1, b"") + b"\x10\x11"))
+    (at / "cut").write_text(CUT % at)
+    (at / "cut").chmod(0o755)
+    r = plumb(at, "analyze", "m.onnx", "--backend", f"cmd:{at}/cut", "-o", "s", "--repro-level", "0")
+    assert (at / "w.bin").stat().st_size == 0, text(r)
+    assert r.returncode >= 2, (r.returncode, text(r))
+    assert not (at / "s").exists()
 
 
 @test

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/array.h"
 #include "flows/corpus/corpus_json.h"
@@ -91,8 +92,27 @@ static void question_request(void *ctx, size_t i, pl_buf *out) {
     }
 }
 
+/* A shard may come from a stranger: a backend that starts a program or loads a library is opened
+ * only if the user named it. */
+static pl_status check_trust(const asking *a, pl_err *err) {
+    const pl_corpus_source *own = &a->job->source;
+    for (size_t i = 0; i < a->n_todo; i++) {
+        const char *spec = a->todo[i].backend;
+        bool named = !pl_spec_needs_trust(spec);
+        for (size_t k = 0; !named && k < own->n_backends; k++)
+            named = strcmp(own->backends[k], spec) == 0;
+        if (named) continue;
+        return pl_fail(err, PL_E_USAGE,
+                       "%s names the backend '%.200s', which runs a program, loads a library or "
+                       "writes files; check it, then allow it with option 'backend'",
+                       pl_dir_path(a->dir), spec);
+    }
+    return PL_OK;
+}
+
 static pl_status ask(asking *a, pl_journal *journal, pl_err *err) {
     char program[4096];
+    PL_TRY(check_trust(a, err));
     PL_TRY(pl_crew_program(a->job->program, program, sizeof program, err));
     pl_crew crew = { .program = program,
                      .jobs = a->job->jobs,

@@ -4,6 +4,7 @@
 
 #include "base/count.h"
 #include "base/escape.h"
+#include "base/strmap.h"
 #include "flows/corpus/corpus_print.h"
 
 static const char head[] =
@@ -65,15 +66,9 @@ static void put_link(const pl_corpus *c, const pl_corpus_case *x, const char *wh
 
 /* ---- groups ---- */
 
-static const pl_corpus_case *find_case(const pl_corpus *c, const char *key) {
-    for (size_t i = 0; i < c->n_cases; i++)
-        if (strcmp(c->cases[i].key, key) == 0) return &c->cases[i];
-    return NULL;
-}
-
-static void put_group(const pl_corpus *c, const pl_corpus_group *g, const char *token,
-                      pl_buf *out) {
-    const pl_corpus_case *smallest = find_case(c, g->smallest);
+static void put_group(const pl_corpus *c, const pl_corpus_group *g, const pl_strmap *by_key,
+                      const char *token, pl_buf *out) {
+    const pl_corpus_case *smallest = pl_strmap_get(by_key, g->smallest);
     pl_buf_puts(out, "<tr id=\"");
     put(out, g->id);
     pl_buf_puts(out, "\"><td><code>");
@@ -100,14 +95,18 @@ static void put_group(const pl_corpus *c, const pl_corpus_group *g, const char *
 }
 
 static void put_groups(const pl_corpus *c, const char *token, pl_buf *out) {
+    pl_strmap by_key = PL_STRMAP_INIT;
     if (c->n_groups + c->n_gone == 0) return;
+    for (size_t i = 0; i < c->n_cases; i++)
+        if (pl_strmap_put(&by_key, c->cases[i].key, &c->cases[i]) != 0) out->failed = true;
     pl_buf_puts(out, "<h2>Groups</h2>\n<p>Failures with the same cause. Confirmed: the smallest "
                      "repro of the group fails on the item's backend, too.</p>\n<table>\n<tr>"
                      "<th>id</th><th>state</th><th>cause</th><th>items</th><th>models</th>"
                      "<th>confirmed</th><th>first bad</th><th>last good</th><th>smallest repro"
                      "</th></tr>\n");
     for (size_t i = 0; i < c->n_groups; i++)
-        put_group(c, &c->groups[i], token, out);
+        put_group(c, &c->groups[i], &by_key, token, out);
+    pl_strmap_release(&by_key);
     for (size_t i = 0; i < c->n_gone; i++) {
         pl_buf_puts(out, "<tr><td><code>");
         put(out, c->gone[i].id);

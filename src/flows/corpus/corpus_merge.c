@@ -1,25 +1,52 @@
 /* Merges the outputs of shards: journals, sessions and repros into one folder. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/threads.h"
 #include "flows/corpus/corpus_run.h"
 
-enum { DEPTH_MAX = 16 };
+enum { DEPTH_MAX = 16, EXTENTS_MAX = 1000, HOLLOW = 1000 };
+static const uint64_t hollow_least = 64 << 20;
+
+/* A file of holes is small in a stranger's archive and fills our disk: refused when less than one
+ * part in HOLLOW is data. */
+static pl_status check_holes(const pl_dir *from, const char *name, pl_err *err) {
+    uint64_t n_bytes = 0, n_data = 0;
+    int fd = -1;
+    (void)pl_dir_look(from, name, &n_bytes);
+    if (n_bytes < hollow_least) return PL_OK;
+    PL_TRY(pl_dir_open_file(from, name, &fd, err));
+    off_t at = 0;
+    for (int i = 0; i < EXTENTS_MAX && n_data < n_bytes / HOLLOW; i++) {
+        const off_t begin = lseek(fd, at, SEEK_DATA), end = lseek(fd, begin, SEEK_HOLE);
+        if (begin < 0 || end <= begin) break;
+        n_data += (uint64_t)(end - begin);
+        at = end;
+    }
+    close(fd);
+    if (n_data >= n_bytes / HOLLOW) return PL_OK;
+    return pl_fail(err, PL_E_LIMIT, "'%s/%s' has %llu bytes, nearly all of them holes",
+                   pl_dir_path(from), name, (unsigned long long)n_bytes);
+}
+
+static pl_status copy_file(const pl_dir *from, const char *name, const pl_dir *to,
+                           const char *new_name, pl_err *err) {
+    pl_file_map *map = NULL;
+    PL_TRY(check_holes(from, name, err));
+    PL_TRY(pl_dir_map(from, name, &map, err));
+    const pl_status st = pl_dir_write(to, new_name, map->data, map->n_bytes, err);
+    pl_file_map_unref(map);
+    return st;
+}
 
 /* Copies regular files and folders only; a shard may not be trusted. */
 static pl_status copy_tree(const pl_dir *from, const pl_dir *to, const char *name, int depth,
                            pl_err *err) {
     const pl_kind kind = pl_dir_look(from, name, NULL);
     pl_status st = PL_OK;
-    if (kind == PL_KIND_FILE) {
-        pl_file_map *map = NULL;
-        PL_TRY(pl_dir_map(from, name, &map, err));
-        st = pl_dir_write(to, name, map->data, map->n_bytes, err);
-        pl_file_map_unref(map);
-        return st;
-    }
+    if (kind == PL_KIND_FILE) return copy_file(from, name, to, name, err);
     if (kind != PL_KIND_FOLDER || depth > DEPTH_MAX) return PL_OK;
     pl_dir_list names = { 0 };
     PL_TRY(pl_dir_make(to, name, err));
@@ -59,14 +86,11 @@ static pl_status copy_parts(const pl_dir *from, const pl_dir *to, size_t k, pl_e
     PL_TRY(pl_dir_names(from, "parts", &names, err));
     pl_status st = PL_OK;
     for (size_t i = 0; st == PL_OK && i < names.n_names; i++) {
-        pl_file_map *map = NULL;
         char source[600], target[640];
         if (!pl_path_has_suffix(names.names[i], ".jsonl") || strlen(names.names[i]) > 500) continue;
         (void)snprintf(source, sizeof source, "parts/%s", names.names[i]);
         (void)snprintf(target, sizeof target, "parts/%04zu-%s", k, names.names[i]);
-        st = pl_dir_map(from, source, &map, err);
-        if (st == PL_OK) st = pl_dir_write(to, target, map->data, map->n_bytes, err);
-        pl_file_map_unref(map);
+        st = copy_file(from, source, to, target, err);
     }
     pl_dir_list_free(&names);
     return st;

@@ -5,6 +5,9 @@
 #include "flows/corpus/corpus_json.h"
 #include "flows/corpus/corpus_result.h"
 
+/* Tables have a column for each backend. */
+enum { BACKENDS_MAX = 256 };
+
 bool pl_corpus_is(const char *folder) {
     pl_dir *dir = NULL;
     if (!pl_path_is_dir(folder) || pl_dir_open(folder, &dir, NULL) != PL_OK) return false;
@@ -16,6 +19,8 @@ bool pl_corpus_is(const char *folder) {
 static pl_status read_backends(pl_corpus *c, const pl_json_value *root, pl_err *err) {
     const pl_json_value *list = pl_member_list(root, "backends");
     const size_t n = list == NULL ? 0 : list->n_items;
+    if (n > BACKENDS_MAX)
+        return pl_fail(err, PL_E_LIMIT, "%zu backends (at most %d)", n, BACKENDS_MAX);
     c->backends = pl_arena_array(c->arena, n + 1, sizeof *c->backends);
     c->versions = pl_arena_array(c->arena, n + 1, sizeof *c->versions);
     if (c->backends == NULL || c->versions == NULL) return pl_fail_memory(err, n);

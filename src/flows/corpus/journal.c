@@ -8,6 +8,8 @@
 #include "base/alloc.h"
 #include "flows/corpus/corpus_json.h"
 
+enum { LINE_MAX_BYTES = 64 << 20 }; /* a result has at most 1 MB */
+
 /* ---- reading ---- */
 
 static pl_status entry_of(pl_journal_read *r, pl_arena *arena, const char *key,
@@ -25,11 +27,11 @@ static pl_status entry_of(pl_journal_read *r, pl_arena *arena, const char *key,
 
 /* A process ended: after a crash the running items are noted, after a regular end they are not. */
 static void end_process(pl_journal_read *r, bool death) {
-    for (size_t i = 0; i < r->entries.n_entries; i++) {
-        pl_journal_entry *e = r->entries.entries[i].value;
+    for (pl_journal_entry *e = r->started; e != NULL; e = e->next_started) {
         if (e->in_flight && death) e->n_deaths++;
-        e->in_flight = false;
+        e->in_flight = e->is_started = false;
     }
+    r->started = NULL;
 }
 
 static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena *arena,
@@ -46,6 +48,11 @@ static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena 
         return pl_fail(err, PL_E_FORMAT, "not a line of a journal");
     PL_TRY(entry_of(r, arena, key, &e, err));
     e->in_flight = !done;
+    if (!done && !e->is_started) {
+        e->is_started = true;
+        e->next_started = r->started;
+        r->started = e;
+    }
     if (!done) return PL_OK;
     if (e->result != NULL) {
         r->n_repeated++;
@@ -61,9 +68,12 @@ pl_status pl_journal_parse(const char *text, size_t n, const char *name, pl_aren
     size_t number = 0;
     for (const char *at = text, *end = text + n; at < end;) {
         const pl_json_value *v = NULL;
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (stop == NULL) break; /* cut off by a crash */
+        const size_t left = (size_t)(end - at);
+        const char *stop = memchr(at, '\n', left < LINE_MAX_BYTES ? left : LINE_MAX_BYTES);
         number++;
+        if (stop == NULL && left >= LINE_MAX_BYTES)
+            return pl_fail(err, PL_E_LIMIT, "%.300s:%zu: the line is too long", name, number);
+        if (stop == NULL) break; /* cut off by a crash */
         pl_status st = pl_json_read(at, (size_t)(stop - at), arena, &v, err);
         if (st == PL_OK) st = read_line(out, v, arena, err);
         if (st != PL_OK) return pl_err_wrap(err, st, "%.300s:%zu", name, number);
@@ -102,7 +112,12 @@ void pl_journal_read_release(pl_journal_read *read) {
 /* The position after the last newline; -1 on failure. */
 static off_t whole_lines(int fd) {
     char chunk[4096];
-    for (off_t end = lseek(fd, 0, SEEK_END); end > 0;) {
+    const off_t all = lseek(fd, 0, SEEK_END);
+    for (off_t end = all; end > 0;) {
+        if (all - end > LINE_MAX_BYTES) {
+            errno = EFBIG;
+            return -1;
+        }
         const off_t begin = end > (off_t)sizeof chunk ? end - (off_t)sizeof chunk : 0;
         const ssize_t n = pread(fd, chunk, (size_t)(end - begin), begin);
         if (n <= 0) return -1;

@@ -17,16 +17,18 @@
 
 typedef struct pl_journal_entry {
     const char *key;
-    size_t n_deaths;             /* how often it was running when the process died */
-    bool in_flight;              /* while reading */
+    size_t n_deaths;            /* how often it was running when the process died */
+    bool in_flight, is_started; /* while reading */
+    struct pl_journal_entry *next_started;
     const pl_json_value *result; /* NULL = not done */
     double seconds;
 } pl_journal_entry;
 
 /* Contents of a journal. Strings are in the arena. */
 typedef struct pl_journal_read {
-    pl_strmap entries; /* key -> pl_journal_entry */
-    size_t n_repeated; /* further results of finished items */
+    pl_strmap entries;         /* key -> pl_journal_entry */
+    size_t n_repeated;         /* further results of finished items */
+    pl_journal_entry *started; /* while reading: since the last process began */
 } pl_journal_read;
 
 /* Adds OUT/parts/NAME; the first result of an item counts. */

@@ -124,7 +124,7 @@ static pl_status check_trust(const plumb_minify_options *o, const pl_repro_info 
                        "'trust', or give option 'check'",
                        o->signature, info->check);
     }
-    if (!pl_spec_is_foreign(info->backend)) return PL_OK;
+    if (!pl_spec_needs_trust(info->backend)) return PL_OK;
     return pl_fail(err, PL_E_USAGE,
                    "%s names the backend '%.200s', which runs a program, loads a library or writes "
                    "files; check it, then allow it with option 'trust', or give option 'backend'",

@@ -39,7 +39,10 @@ static void close_nested(void *rec) {
     pl_recording_close(rec);
 }
 
+/* Folders are one level deep: dump.json of a stranger may name its own folder. */
 pl_status pl_import_nested(pl_recording *rec, const char *name, pl_recording **out, pl_err *err) {
+    if (rec->internal->is_nested && pl_dir_look(rec->internal->dir, name, NULL) == PL_KIND_FOLDER)
+        return pl_fail(err, PL_E_FORMAT, "'%s' is a directory, expected a file", name);
     PL_TRY(pl_recording_open_in(rec->internal->dir, name, out, err));
     if (pl_arena_defer(rec->internal->arena, close_nested, *out) == 0) return PL_OK;
     pl_recording_close(*out);

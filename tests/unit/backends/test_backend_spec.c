@@ -95,7 +95,9 @@ static void test_spec__tells_what_runs_foreign_code(void **state) {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         assert_true(pl_spec_is_foreign(foreign[i]));
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        assert_false(pl_spec_is_foreign(own[i]));
+        assert_false(pl_spec_is_foreign(own[i]) || pl_spec_needs_trust(own[i]));
+    assert_true(pl_spec_needs_trust("web") && pl_spec_needs_trust("web:webgpu"));
+    assert_false(pl_spec_is_foreign("web:webgpu"));
 }
 
 static void test_backend_open__names_the_backends_there_are(void **state) {
