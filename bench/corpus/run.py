@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
-BUGS = ROOT.parent / "shared/conformance/ort-bugs-open.tar.zst"
+BUGS = Path(os.environ.get("CONFORMANCE", ROOT.parent / "shared/conformance")) / "ort-bugs-open.tar.zst"
 DATA = Path("/usr/share/libonnx-testdata/data")
 LEVELS = ("off", "basic", "extended", "all")
 

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "flows/api.h"
 #include "flows/corpus/corpus.h"
+#include "flows/corpus/schedule.h"
 #include "graph/graph.h"
 #include "ops/infer.h"
 
@@ -81,12 +82,6 @@ static int longest_first(const void *a, const void *b) {
     return strcmp(x->key, y->key);
 }
 
-/* Dealt by rank, back and forth, so that every shard gets its share of long items. */
-static bool is_in_shard(size_t rank, size_t i, size_t n) {
-    const size_t at = rank % n;
-    return (rank / n % 2 == 0 ? at : n - 1 - at) == i - 1;
-}
-
 pl_status pl_corpus_shard(const pl_corpus_list *list, size_t i, size_t n, size_t **out,
                           size_t *n_out, pl_err *err) {
     ranked *all = pl_calloc(list->n_items + 1, sizeof *all);
@@ -102,7 +97,7 @@ pl_status pl_corpus_shard(const pl_corpus_list *list, size_t i, size_t n, size_t
         all[k] = (ranked){ list->items[k].cost, list->items[k].key, k };
     if (list->n_items > 0) qsort(all, list->n_items, sizeof *all, longest_first);
     for (size_t k = 0; k < list->n_items; k++)
-        if (is_in_shard(k, i, n)) chosen[(*n_out)++] = all[k].at;
+        if (pl_schedule_shard(k, n) == i - 1) chosen[(*n_out)++] = all[k].at;
     pl_free(all);
     return PL_OK;
 }

@@ -137,6 +137,11 @@ static void item_request(void *ctx, size_t i, pl_buf *out) {
     pl_buf_release(&folder);
 }
 
+static uint64_t item_cost(void *ctx, size_t i) {
+    const run *r = ctx;
+    return r->list.items[r->todo[i]].cost;
+}
+
 static pl_status run_items(run *r, pl_err *err) {
     char program[4096];
     PL_TRY(pl_crew_program(r->job->program, program, sizeof program, err));
@@ -148,6 +153,7 @@ static pl_status run_items(run *r, pl_err *err) {
                      .progress = r->job->progress,
                      .key = item_key,
                      .request = item_request,
+                     .cost = item_cost,
                      .ctx = r,
                      .n_tasks = r->n_todo };
     return pl_crew_run(&crew, err);
@@ -223,11 +229,12 @@ static void put_plan_json(const run *r, double cpu, double wall, pl_buf *out) {
     pl_json_put_int(&j, "shard_items", (int64_t)r->n_chosen);
     pl_json_put_double(&j, "estimated_cpu_seconds", cpu);
     pl_json_put_double(&j, "estimated_seconds", wall);
-    pl_json_key(&j, "longest");
+    pl_json_key(&j, "plan"); /* longest first, as they start */
     pl_json_array_begin(&j);
-    for (size_t i = 0; i < r->n_chosen && i < 10; i++) {
+    for (size_t i = 0; i < r->n_chosen; i++) {
         const pl_corpus_item *x = &r->list.items[r->chosen[i]];
         pl_json_object_begin(&j);
+        pl_json_put_string(&j, "key", x->key);
         pl_json_put_string(&j, "model", x->model);
         pl_json_put_string(&j, "backend", x->backend);
         pl_json_put_double(&j, "estimated_seconds", (double)x->cost / 1e6);

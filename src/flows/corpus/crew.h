@@ -18,6 +18,7 @@ typedef struct pl_crew {
     /* Task i of n: its key, and the request as JSON. */
     const char *(*key)(void *ctx, size_t i);
     void (*request)(void *ctx, size_t i, pl_buf *out);
+    uint64_t (*cost)(void *ctx, size_t i); /* for progress; NULL = all alike */
     void *ctx;
     size_t n_tasks;
 } pl_crew;
