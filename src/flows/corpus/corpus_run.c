@@ -21,6 +21,7 @@ typedef struct run {
     char part[80];            /* of the journal */
     size_t *chosen, n_chosen; /* of this shard, longest first */
     size_t *todo, n_todo;
+    size_t *family; /* by item: the first one of its model */
 } run;
 
 /* ---- the folder ---- */
@@ -98,7 +99,12 @@ static pl_status note_died(run *r, const char *key, size_t n_deaths, pl_err *err
 
 static pl_status choose(run *r, pl_err *err) {
     r->todo = pl_calloc(r->n_chosen + 1, sizeof *r->todo);
-    if (r->todo == NULL) return pl_fail_memory(err, r->n_chosen);
+    r->family = pl_calloc(r->list.n_items + 1, sizeof *r->family);
+    if (r->todo == NULL || r->family == NULL) return pl_fail_memory(err, r->n_chosen);
+    for (size_t i = 0; i < r->list.n_items; i++) /* sorted by model */
+        r->family[i] = i > 0 && strcmp(r->list.items[i].path, r->list.items[i - 1].path) == 0
+                           ? r->family[i - 1]
+                           : i;
     for (size_t i = 0; i < r->n_chosen; i++) {
         const pl_corpus_item *x = &r->list.items[r->chosen[i]];
         const pl_journal_entry *e = pl_strmap_get(&r->read.entries, x->key);
@@ -142,6 +148,11 @@ static uint64_t item_cost(void *ctx, size_t i) {
     return r->list.items[r->todo[i]].cost;
 }
 
+static size_t item_family(void *ctx, size_t i) {
+    const run *r = ctx;
+    return r->family[r->todo[i]];
+}
+
 static pl_status run_items(run *r, pl_err *err) {
     char program[4096];
     PL_TRY(pl_crew_program(r->job->program, program, sizeof program, err));
@@ -154,6 +165,7 @@ static pl_status run_items(run *r, pl_err *err) {
                      .key = item_key,
                      .request = item_request,
                      .cost = item_cost,
+                     .family = item_family,
                      .ctx = r,
                      .n_tasks = r->n_todo };
     return pl_crew_run(&crew, err);
@@ -167,6 +179,7 @@ static void release(run *r) {
     pl_arena_free(r->arena);
     pl_free(r->chosen);
     pl_free(r->todo);
+    pl_free(r->family);
 }
 
 static pl_status read_list(run *r, pl_err *err) {

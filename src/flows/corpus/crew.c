@@ -153,6 +153,23 @@ static uint64_t cost_of(const pl_crew *crew, size_t i) {
     return crew->cost == NULL ? 1 : crew->cost(crew->ctx, i);
 }
 
+static bool plan(shared *s, size_t n_workers) {
+    const pl_crew *crew = s->crew;
+    uint64_t *costs = pl_calloc(crew->n_tasks + 1, sizeof *costs);
+    size_t *families = pl_calloc(crew->n_tasks + 1, sizeof *families);
+    bool ok = costs != NULL && families != NULL;
+    for (size_t i = 0; ok && i < crew->n_tasks; i++) {
+        costs[i] = cost_of(crew, i);
+        families[i] = crew->family == NULL ? i : crew->family(crew->ctx, i);
+        s->all_cost += costs[i];
+    }
+    ok = ok && pl_schedule_init(&s->plan, costs, crew->family == NULL ? NULL : families,
+                                crew->n_tasks, n_workers, 0);
+    pl_free(costs);
+    pl_free(families);
+    return ok;
+}
+
 static void *work(void *ctx) {
     shared *s = ctx;
     pthread_mutex_lock(&s->mutex);
@@ -170,10 +187,12 @@ static void *work(void *ctx) {
         }
         pthread_mutex_unlock(&s->mutex);
         if (over) return NULL;
+        const int64_t begin = pl_clock_ms();
         const pl_status st = run_task(s, i, &err);
+        const int64_t ms = pl_clock_ms() - begin;
         pthread_mutex_lock(&s->mutex);
         if (st == PL_OK) {
-            (void)pl_schedule_done(&s->plan, worker);
+            (void)pl_schedule_done(&s->plan, worker, (uint64_t)ms * 1000);
             s->done_cost += cost_of(s->crew, i);
         } else {
             if (s->st == PL_OK && !atomic_load(&s->cancelled)) {
@@ -229,14 +248,12 @@ pl_status pl_crew_run(pl_crew *crew, pl_err *err) {
     const size_t n = wanted < crew->n_tasks ? wanted : crew->n_tasks;
     pthread_t *threads = pl_calloc(n + 1, sizeof *threads);
     size_t n_threads = 0;
-    if (threads == NULL || !pl_schedule_init(&s.plan, NULL, crew->n_tasks, n, 0)) {
+    if (threads == NULL || !plan(&s, n)) {
         pl_free(threads);
         return pl_fail_memory(err, n);
     }
     pthread_mutex_init(&s.mutex, NULL);
     pthread_cond_init(&s.changed, NULL);
-    for (size_t i = 0; i < crew->n_tasks; i++)
-        s.all_cost += cost_of(crew, i);
     s.n_running = n;
     while (n_threads < n && pthread_create(&threads[n_threads], NULL, work, &s) == 0)
         n_threads++;
