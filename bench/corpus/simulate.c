@@ -1,8 +1,8 @@
 /* The scheduling core of plumb corpus (src/flows/corpus/schedule.c, the same file) under SimGrid: rank 0 hands out items, longest estimate first,
  * the others ask, compute and report. simulate.py builds it with smpicc and runs it with smpirun.
  *
- * usage: simulate COSTS MASTER_US MODE     COSTS: lines "estimate_us real_us"; MODE: ask (one item at a time from rank 0) or
- * shard (dealt before it starts). Rank 0 shares its host with rank 1: it only answers, as plumb's scheduler does. */
+ * usage: simulate COSTS MASTER_US MODE     COSTS: lines "model estimate_us real_us"; MODE: learn (one item at a time from
+ * rank 0, which learns from siblings), ask (it does not) or shard (dealt before it starts). Rank 0 shares its host with rank 1: it only answers, as plumb's scheduler does. */
 #include <mpi.h>
 #include <smpi/smpi.h>
 #include <stdint.h>
@@ -16,22 +16,25 @@ enum { ASK = 1, ANSWER = 2, FLOPS_PER_US = 1000 /* hosts of 1 Gf */ };
 
 typedef struct costs {
     uint64_t *estimate, *real;
+    size_t *family;
     size_t n;
 } costs;
 
 static costs read_costs(const char *path) {
     costs c = { 0 };
-    unsigned long long estimate, real;
+    unsigned long long family, estimate, real;
     size_t capacity = 0;
     FILE *f = fopen(path, "r");
     if (f == NULL) exit(2);
-    while (fscanf(f, "%llu %llu", &estimate, &real) == 2) {
+    while (fscanf(f, "%llu %llu %llu", &family, &estimate, &real) == 3) {
         if (c.n == capacity) {
             capacity = capacity * 2 + 1024;
             c.estimate = realloc(c.estimate, capacity * sizeof *c.estimate);
             c.real = realloc(c.real, capacity * sizeof *c.real);
-            if (c.estimate == NULL || c.real == NULL) exit(2);
+            c.family = realloc(c.family, capacity * sizeof *c.family);
+            if (c.estimate == NULL || c.real == NULL || c.family == NULL) exit(2);
         }
+        c.family[c.n] = (size_t)family;
         c.estimate[c.n] = estimate;
         c.real[c.n++] = real;
     }
@@ -44,10 +47,10 @@ static void work(uint64_t us) {
 }
 
 /* Every worker asks once more than it gets items, and is told that there is nothing left. */
-static size_t hand_out(const costs *c, int n_workers, uint64_t master_us) {
+static size_t hand_out(const costs *c, int n_workers, uint64_t master_us, int learns) {
     pl_schedule s;
     size_t n_done = 0;
-    if (!pl_schedule_init(&s, c->estimate, c->n, (size_t)n_workers, 0)) exit(2);
+    if (!pl_schedule_init(&s, c->estimate, learns ? c->family : NULL, c->n, (size_t)n_workers, 0)) exit(2);
     for (int left = n_workers; left > 0;) {
         long finished, item;
         MPI_Status from;
@@ -55,7 +58,7 @@ static size_t hand_out(const costs *c, int n_workers, uint64_t master_us) {
         work(master_us);
         const size_t worker = (size_t)from.MPI_SOURCE - 1;
         if (finished >= 0) {
-            if (pl_schedule_done(&s, worker) != (size_t)finished) exit(3);
+            if (pl_schedule_done(&s, worker, learns ? c->real[finished] : 0) != (size_t)finished) exit(3);
             n_done++;
         }
         const size_t next = pl_schedule_next(&s, worker);
@@ -79,11 +82,11 @@ static void ask(const costs *c) {
 
 static void run_shard(const costs *c, size_t shard, size_t n_shards) {
     pl_schedule s;
-    if (!pl_schedule_init(&s, c->estimate, c->n, 1, 0)) exit(2);
+    if (!pl_schedule_init(&s, c->estimate, NULL, c->n, 1, 0)) exit(2);
     for (size_t place = 0; place < c->n; place++) {
         const size_t item = pl_schedule_next(&s, 0);
         if (pl_schedule_shard(place, n_shards) == shard) work(c->real[item]);
-        (void)pl_schedule_done(&s, 0);
+        (void)pl_schedule_done(&s, 0, 0);
     }
     pl_schedule_release(&s);
 }
@@ -102,7 +105,7 @@ int main(int argc, char **argv) {
     if (is_shard) {
         if (rank > 0) run_shard(&c, (size_t)rank - 1, (size_t)n - 1);
     } else if (rank == 0) {
-        n_done = hand_out(&c, n - 1, (uint64_t)atoll(argv[2]));
+        n_done = hand_out(&c, n - 1, (uint64_t)atoll(argv[2]), strcmp(argv[3], "learn") == 0);
     } else {
         ask(&c);
     }
@@ -118,6 +121,7 @@ int main(int argc, char **argv) {
                seconds, sum, longest, sum / (n - 1) / seconds);
     free(c.estimate);
     free(c.real);
+    free(c.family);
     MPI_Finalize();
     return 0;
 }

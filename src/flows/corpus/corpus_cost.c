@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "flows/api.h"
 #include "flows/corpus/corpus.h"
+#include "flows/corpus/journal.h"
 #include "flows/corpus/schedule.h"
 #include "graph/graph.h"
 #include "ops/infer.h"
@@ -68,6 +69,25 @@ pl_status pl_corpus_estimate(pl_corpus_list *list, const pl_progress *progress, 
         x->cost = i > 0 && strcmp(x->path, x[-1].path) == 0 ? x[-1].cost : cost_of(x->path);
     }
     return PL_OK;
+}
+
+pl_status pl_corpus_recall(pl_corpus_list *list, const char *folder, pl_err *err) {
+    pl_dir *dir = NULL;
+    pl_arena *arena = pl_arena_new();
+    pl_journal_read read = { 0 };
+    if (arena == NULL) return pl_fail_memory(err, 1);
+    pl_status st = pl_dir_open(folder, &dir, err);
+    if (st == PL_OK && pl_dir_look(dir, "parts", NULL) == PL_KIND_FOLDER)
+        st = pl_journal_read_all(dir, arena, &read, err);
+    for (size_t i = 0; st == PL_OK && i < list->n_items; i++) {
+        const pl_journal_entry *e = pl_strmap_get(&read.entries, list->items[i].key);
+        if (e != NULL && e->result != NULL && e->seconds > 0 && e->seconds < 1e6)
+            list->items[i].cost = (uint64_t)(e->seconds * 1e6);
+    }
+    pl_journal_read_release(&read);
+    pl_dir_close(dir);
+    pl_arena_free(arena);
+    return st;
 }
 
 typedef struct ranked {

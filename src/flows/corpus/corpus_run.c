@@ -187,6 +187,8 @@ static pl_status read_list(run *r, pl_err *err) {
     if (r->arena == NULL) return pl_fail_memory(err, 1);
     PL_TRY(pl_corpus_list_read(&r->job->source, &r->list, err));
     PL_TRY(pl_corpus_estimate(&r->list, r->job->progress, err));
+    if (r->job->baseline != NULL && pl_path_is_dir(r->job->baseline))
+        PL_TRY(pl_corpus_recall(&r->list, r->job->baseline, err));
     return pl_corpus_shard(&r->list, r->job->shard, r->job->n_shards, &r->chosen, &r->n_chosen,
                            err);
 }
