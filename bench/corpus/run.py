@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """A corpus with known answers: how well are failures grouped, and what does it cost?
 
-  bench/corpus/run.py groups [OUT]     every graph of ../shared/conformance/ort-bugs-open x the ONNX Runtimes of tools/fetch-ort x 2 levels
-                                       (both pinned by hash): each known bug must be one group, and no group two bugs. Exit 1 if not.
+  bench/corpus/run.py groups [OUT]     the models of make.py x 6 ONNX Runtimes of tools/fetch-ort x 2 levels, and three faults planted in jit: each
+                                       known bug must be one group, no group two bugs. Exit 1 if not.
+  bench/corpus/run.py judge OUT MODELS the same check of an output that is there
   bench/corpus/run.py onnx [OUT]       Debian's libonnx-testdata x 2 versions: at least 1,500 items; prints the table
   bench/corpus/run.py cost [N]         N small models (200): CPU time of `plumb corpus` against that of as many `plumb run --strict-accuracy`,
                                        one and two jobs, peak memory of the scheduler
@@ -20,10 +21,13 @@ import tempfile
 import time
 from pathlib import Path
 
+import make
+
 ROOT = Path(__file__).resolve().parents[2]
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
-BUGS = ROOT.parent / "shared/conformance/ort-bugs-open.tar.zst"
 DATA = Path("/usr/share/libonnx-testdata/data")
+SIX = ("1.12.1", "1.16.3", "1.19.2", "1.22.0", "1.24.3", "1.30.0")
+PLANTED = ("offset@Relu", "zero@Softmax", "scale@Add")
 LEVELS = ("off", "basic", "extended", "all")
 
 
@@ -48,44 +52,67 @@ def run(models, specs, out, *more):
 
 
 def expected(folder):
-    """What is known of each graph: (case, version, level) -> ok, BAD..., ERR..., SHAPE."""
+    """What is known of each graph: case -> {(version, level): ok, BAD…, ERR…, SHAPE}. All forms of a graph share it."""
     known = {}
-    for case in Path(folder).iterdir():
-        if (case / "INFO.txt").exists():
-            for m in re.finditer(r"^\s+(\d+\.\d+\.\d+): (\S+)$", (case / "INFO.txt").read_text(), re.M):
-                known.update({(case.name, m[1], LEVELS[i]): s for i, s in enumerate(m[2].split("/"))})
+    for info in Path(folder).glob("*/INFO.txt"):
+        case = known.setdefault(info.parent.name.rsplit("-", 1)[0], {})
+        for m in re.finditer(r"^\s+(\d+\.\d+\.\d+): (\S+)$", info.read_text(), re.M):
+            case.update({(m[1], LEVELS[i]): s for i, s in enumerate(m[2].split("/"))})
     return known
 
 
-def groups(out):
-    if len(versions()) < 6:
-        sys.exit(f"{len(versions())} versions of ONNX Runtime in .cache, at least 6 are required: tools/fetch-ort all")
-    with tempfile.TemporaryDirectory() as tmp:
-        subprocess.run(["tar", "--zstd", "-xf", str(BUGS), "-C", tmp], check=True)
-        models = Path(tmp) / "ort-bugs-open"
-        result = run(models, backends(versions(), ("basic", "all")), out)
-        known = expected(models)
+def bug_of(case, known):
+    """The known cause of a failed item: a planted fault, or the issue that its graph was rebuilt from; None = not known."""
+    planted = re.match(r"jit:inject=(\S+)", case["backend"])
+    if planted:
+        return planted[1]
+    name = case["model"].split("/")[-2]
+    if not case["model"].startswith("bugs/") or name.rsplit("-", 1)[0] not in known:
+        return None
+    return name.split("-")[0] + (" (cannot load)" if "Load model" in case["reason"] else "")  # an opset that a version does not have
+
+
+def expected_of(case, known):
+    """What is known of an item of bugs/: ok, BAD…, ERR…, SHAPE; None = nothing."""
+    found = re.search(r"ort-([\d.]+)/.*opt=(\w+)", case["backend"])
+    return known.get(case["model"].split("/")[-2].rsplit("-", 1)[0], {}).get(found.groups()) if found and case["model"].startswith("bugs/") else None
+
+
+def judge(result, known):
+    """Prints the table and returns what is wrong: verdicts that are not as known, bugs in several groups, groups of several bugs."""
     wrong, judged = [], 0
     in_group, of_bug = collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter)
     for case in result["cases"]:
-        name = case["model"].split("/")[0]
-        key = (name, re.search(r"ort-([\d.]+)/", case["backend"])[1], re.search(r"opt=(\w+)", case["backend"])[1])
-        if key not in known:
-            continue
-        judged += 1
-        bad = case["status"] not in ("agree", "skipped")
-        if bad != (known[key] != "ok"):
-            wrong.append(f"{key}: {known[key]}, but {case['status']}")
-        if bad:  # an opset that a version cannot load is no bug of the graph
-            bug = name.split("-")[0] + (" (cannot load)" if "Load model" in case["reason"] else "")
-            in_group[case["group"]][bug] += 1
-            of_bug[bug][case["group"]] += 1
+        bad, truth = case["status"] not in ("agree", "skipped"), expected_of(case, known)
+        judged += truth is not None
+        if truth is not None and bad != (truth != "ok"):
+            wrong.append(f"{case['model']} on {case['backend'].split('ort-')[-1]}: {truth}, but {case['status']}")
+        if bad and bug_of(case, known):
+            in_group[case["group"]][bug_of(case, known)] += 1
+            of_bug[bug_of(case, known)][case["group"]] += 1
     for bug, found in sorted(of_bug.items()):
         print(f"{bug:24} {sum(found.values()):4} failures in {len(found)} group{'s' if len(found) > 1 else ''}, {max(found.values()) / sum(found.values()):.0%} in one")
         if max(found.values()) < 0.95 * sum(found.values()):
-            wrong.append(f"{bug} is in {len(found)} groups")
+            wrong.append(f"{bug} is in {len(found)} groups: {dict(found)}")
     wrong += [f"group {g} mixes {dict(found)}" for g, found in in_group.items() if len(found) > 1]
-    print(f"{judged} items with a known answer, {len(of_bug)} causes, {len(in_group)} groups")
+    print(f"{len(result['cases'])} items, {judged} with a known verdict; {sum(map(len, of_bug.values()))} groups of {len(of_bug)} known causes; {len(result['groups'])} groups in all")
+    return wrong
+
+
+def groups(out):
+    """All that make.py makes x 6 versions x 2 levels, and three planted faults."""
+    missing = [v for v in SIX if not library(v).exists()]
+    if missing:
+        sys.exit(f"no ONNX Runtime {', '.join(missing)} in .cache: tools/fetch-ort all")
+    with tempfile.TemporaryDirectory() as tmp:
+        models = make.make(Path(tmp) / "models")
+        specs = backends(SIX, ("basic", "all")) + [w for p in PLANTED for w in ("--backend", f"jit:inject={p}")]
+        result = run(models, specs, out, "--max-queries", "40", "--timeout", "120")
+        wrong = judge(result, expected(models / "bugs"))
+        # one version is "fixed": what it alone had must be gone
+        fixed = [s if "1.19.2" not in s else s.replace("1.19.2", "1.22.0") for s in backends(("1.19.2",), ("basic", "all"))]
+        again = run(models / "bugs", fixed, str(out) + "-fixed", "--max-queries", "40", "--baseline", str(out))
+        print("fixed:", *(g["name"] for g in again["gone"] if g["state"] == "fixed"), sep="\n  ")
     print("\n".join(wrong) or "every known bug is one group, none mixes two")
     return 1 if wrong else 0
 
@@ -123,6 +150,10 @@ def main():
     what, rest = (sys.argv[1:2] or [""])[0], sys.argv[2:]
     if what == "groups":
         return groups(rest[0] if rest else tempfile.mkdtemp() + "/out")
+    if what == "judge" and len(rest) == 2:
+        wrong = judge(json.loads((Path(rest[0]) / "corpus.json").read_text()), expected(Path(rest[1]) / "bugs"))
+        print("\n".join(wrong) or "every known bug is one group, none mixes two")
+        return 1 if wrong else 0
     if what == "onnx":
         run(DATA, backends(versions()[-2:], ("all",)), rest[0] if rest else tempfile.mkdtemp() + "/out", "--max-queries", "40", "--timeout", "120")
         return 0

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/backend_int.h"
 #include "backends/guard/sandbox.h"
@@ -31,6 +32,16 @@ static pl_status add_folder_of(pl_confinement *c, const char *flag, const char *
     const pl_status st =
         folder == NULL ? pl_fail_memory(err, 1) : pl_confinement_add(c, flag, folder, err);
     pl_free(folder);
+    return st;
+}
+
+/* A symbolic link is opened where it leads: a model of the Hugging Face cache lies in another
+ * folder, and its external data beside it there. */
+static pl_status add_link(pl_confinement *c, const char *path, pl_err *err) {
+    char first;
+    char *real = readlink(path, &first, 1) < 0 ? NULL : realpath(path, NULL);
+    const pl_status st = real == NULL ? PL_OK : add_folder_of(c, "--read", real, err);
+    free(real); /* realpath allocates with malloc */
     return st;
 }
 
@@ -125,6 +136,7 @@ pl_status pl_confine(const plumb_backend *row, const plumb_option *spec, size_t 
         if (path == NULL) continue;
         PL_TRY(pl_path_is_dir(path) ? pl_confinement_add(out, "--read", path, err)
                                     : add_folder_of(out, "--read", path, err));
+        PL_TRY(add_link(out, path, err));
     }
     if (options->tmp_dir != NULL) PL_TRY(pl_confinement_add(out, "--read", options->tmp_dir, err));
     return PL_OK;

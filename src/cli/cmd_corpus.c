@@ -55,7 +55,14 @@ static bool find_shard(const pl_args *args, char *out, size_t n_out, const char 
                                 "%s is set, but not the number of shards; add --shard /N, or "
                                 "--shard 1/1 for all items",
                                 s->index);
-        (void)snprintf(out, n_out, "%lld/%lld", (index - first) / step + 1, n);
+        const long long at = (index - first) / step + 1;
+        if (n < 1 || at < 1 || at > n || (index - first) % step != 0)
+            return pl_args_fail(err, PLUMB_E_USAGE,
+                                "%s is %lld, which is no shard: expected %lld to %lld%s; give "
+                                "--shard I/N",
+                                s->index, index, first, first + (n - 1) * step,
+                                step > 1 ? " in steps" : "");
+        (void)snprintf(out, n_out, "%lld/%lld", at, n);
         *shard = out;
         fprintf(stderr, "plumb corpus: shard %s, from %s\n", out, s->index);
         return true;
@@ -129,7 +136,8 @@ static bool read_options(const pl_args *args, lists *l, plumb_corpus_options *o,
         !pl_args_int(args, "jobs", 0, 0, 4096, &jobs, err) ||
         !pl_args_int(args, "max-queries", 200, 0, 1000000, &queries, err) ||
         !pl_args_int(args, "deaths", 2, 0, 1000000, &deaths, err) || !read_seeds(args, l, o, err) ||
-        !find_shard(args, l->shard, sizeof l->shard, &o->shard, err)) {
+        (!pl_args_flag(args, "merge") &&
+         !find_shard(args, l->shard, sizeof l->shard, &o->shard, err))) {
         return false;
     }
     if (pl_args_value(args, "timeout") != NULL) o->timeout = timeout;

@@ -71,6 +71,9 @@ bool pl_corpus_is_key(const char *key);
 
 /* corpus_cost.c */
 pl_status pl_corpus_estimate(pl_corpus_list *list, const pl_progress *progress, pl_err *err);
+/* Takes the time of an item from an earlier output of this list, where it has one: better than an
+ * estimate, which cannot foresee that an item fails. Others keep their estimate. */
+pl_status pl_corpus_recall(pl_corpus_list *list, const char *folder, pl_err *err);
 /* Positions of the items of shard i (from 1) of n, longest first; the caller frees *out. */
 pl_status pl_corpus_shard(const pl_corpus_list *list, size_t i, size_t n, size_t **out,
                           size_t *n_out, pl_err *err);

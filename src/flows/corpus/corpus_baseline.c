@@ -33,15 +33,19 @@ static bool is_judged(const pl_corpus *c, const pl_json_value *group) {
 }
 
 static pl_status compare(pl_corpus *c, const pl_json_value *groups, pl_err *err) {
-    for (size_t i = 0; i < c->n_groups; i++)
-        c->groups[i].state = find_group(groups, c->groups[i].id) != NULL ? "known" : "new";
+    for (size_t i = 0; i < c->n_groups; i++) {
+        const pl_json_value *known = find_group(groups, c->groups[i].id);
+        c->groups[i].state = known != NULL ? "known" : "new";
+        c->groups[i].n_before = pl_member_count(known, "cases");
+    }
     c->gone = pl_arena_array(c->arena, groups->n_items + 1, sizeof *c->gone);
     if (c->gone == NULL) return pl_fail_memory(err, groups->n_items);
     c->n_gone = 0;
     for (const pl_json_value *v = groups->first; v != NULL; v = v->next)
         if (!has_group(c, pl_member_text(v, "id")))
-            c->gone[c->n_gone++] = (pl_corpus_gone){ pl_member_text(v, "id"),
-                                                     pl_member_text(v, "name"), is_judged(c, v) };
+            c->gone[c->n_gone++] =
+                (pl_corpus_gone){ pl_member_text(v, "id"), pl_member_text(v, "name"),
+                                  is_judged(c, v), pl_member_count(v, "cases") };
     c->has_baseline = true;
     return PL_OK;
 }
@@ -77,6 +81,7 @@ void pl_corpus_put_baseline(const pl_corpus *c, pl_buf *out) {
         pl_json_object_begin(&j);
         pl_json_put_string(&j, "id", c->groups[i].id);
         pl_json_put_string(&j, "name", c->groups[i].name);
+        pl_json_put_int(&j, "cases", (int64_t)c->groups[i].n_cases);
         pl_json_key(&j, "models");
         pl_json_array_begin(&j);
         for (size_t k = 0; k < c->n_cases; k++) {

@@ -9,6 +9,8 @@
 #include "base/alloc.h"
 #include "flows/api.h"
 #include "flows/corpus/corpus.h"
+#include "flows/corpus/journal.h"
+#include "flows/corpus/schedule.h"
 #include "graph/graph.h"
 #include "ops/infer.h"
 
@@ -69,6 +71,25 @@ pl_status pl_corpus_estimate(pl_corpus_list *list, const pl_progress *progress, 
     return PL_OK;
 }
 
+pl_status pl_corpus_recall(pl_corpus_list *list, const char *folder, pl_err *err) {
+    pl_dir *dir = NULL;
+    pl_arena *arena = pl_arena_new();
+    pl_journal_read read = { 0 };
+    if (arena == NULL) return pl_fail_memory(err, 1);
+    pl_status st = pl_dir_open(folder, &dir, err);
+    if (st == PL_OK && pl_dir_look(dir, "parts", NULL) == PL_KIND_FOLDER)
+        st = pl_journal_read_all(dir, arena, &read, err);
+    for (size_t i = 0; st == PL_OK && i < list->n_items; i++) {
+        const pl_journal_entry *e = pl_strmap_get(&read.entries, list->items[i].key);
+        if (e != NULL && e->result != NULL && e->seconds > 0 && e->seconds < 1e6)
+            list->items[i].cost = (uint64_t)(e->seconds * 1e6);
+    }
+    pl_journal_read_release(&read);
+    pl_dir_close(dir);
+    pl_arena_free(arena);
+    return st;
+}
+
 typedef struct ranked {
     uint64_t cost;
     const char *key;
@@ -79,12 +100,6 @@ static int longest_first(const void *a, const void *b) {
     const ranked *x = a, *y = b;
     if (x->cost != y->cost) return x->cost > y->cost ? -1 : 1;
     return strcmp(x->key, y->key);
-}
-
-/* Dealt by rank, back and forth, so that every shard gets its share of long items. */
-static bool is_in_shard(size_t rank, size_t i, size_t n) {
-    const size_t at = rank % n;
-    return (rank / n % 2 == 0 ? at : n - 1 - at) == i - 1;
 }
 
 pl_status pl_corpus_shard(const pl_corpus_list *list, size_t i, size_t n, size_t **out,
@@ -102,7 +117,7 @@ pl_status pl_corpus_shard(const pl_corpus_list *list, size_t i, size_t n, size_t
         all[k] = (ranked){ list->items[k].cost, list->items[k].key, k };
     if (list->n_items > 0) qsort(all, list->n_items, sizeof *all, longest_first);
     for (size_t k = 0; k < list->n_items; k++)
-        if (is_in_shard(k, i, n)) chosen[(*n_out)++] = all[k].at;
+        if (pl_schedule_shard(k, n) == i - 1) chosen[(*n_out)++] = all[k].at;
     pl_free(all);
     return PL_OK;
 }

@@ -56,7 +56,7 @@ static void put_link(const pl_corpus *c, const pl_corpus_case *x, const char *wh
         pl_buf_printf(out, "/items/%s/%s</code>", x->key, what);
         return;
     }
-    pl_buf_printf(&path, "items/%s/%s", x->key, what);
+    pl_buf_printf(&path, "%sitems/%s/%s", c->links, x->key, what);
     if (!pl_buf_ok(&path)) out->failed = true;
     pl_buf_puts(out, " <a href=\"");
     pl_escape_put(out, PL_ESCAPE_URL, pl_buf_str(&path));
@@ -65,6 +65,10 @@ static void put_link(const pl_corpus *c, const pl_corpus_case *x, const char *wh
 }
 
 /* ---- groups ---- */
+
+static void put_before(size_t n, pl_buf *out) {
+    if (n > 0) pl_buf_printf(out, " <small>(was %zu)</small>", n);
+}
 
 static void put_group(const pl_corpus *c, const pl_corpus_group *g, const pl_strmap *by_key,
                       const char *token, pl_buf *out) {
@@ -79,8 +83,10 @@ static void put_group(const pl_corpus *c, const pl_corpus_group *g, const pl_str
     put(out, g->state[0] == '\0' ? "-" : g->state);
     pl_buf_puts(out, "</td><td>");
     put(out, g->name);
-    pl_buf_printf(out, "</td><td class=\"n\">%zu</td><td class=\"n\">%zu</td><td class=\"n\">%zu",
-                  g->n_cases, g->n_models, g->n_confirmed);
+    pl_buf_printf(out, "</td><td class=\"n\">%zu", g->n_cases);
+    put_before(g->n_before, out);
+    pl_buf_printf(out, "</td><td class=\"n\">%zu</td><td class=\"n\">%zu", g->n_models,
+                  g->n_confirmed);
     pl_buf_puts(out, "</td><td>");
     put(out, g->first_bad);
     pl_buf_puts(out, "</td><td>");
@@ -104,8 +110,10 @@ static void put_groups(const pl_corpus *c, const char *token, pl_buf *out) {
                      "<th>id</th><th>state</th><th>cause</th><th>items</th><th>models</th>"
                      "<th>confirmed</th><th>first bad</th><th>last good</th><th>smallest repro"
                      "</th></tr>\n");
-    for (size_t i = 0; i < c->n_groups; i++)
-        put_group(c, &c->groups[i], &by_key, token, out);
+    for (int known = 0; known < 2; known++) /* new ones first */
+        for (size_t i = 0; i < c->n_groups; i++)
+            if ((strcmp(c->groups[i].state, "known") == 0) == (known == 1))
+                put_group(c, &c->groups[i], &by_key, token, out);
     pl_strmap_release(&by_key);
     for (size_t i = 0; i < c->n_gone; i++) {
         pl_buf_puts(out, "<tr><td><code>");
@@ -113,8 +121,34 @@ static void put_groups(const pl_corpus *c, const char *token, pl_buf *out) {
         pl_buf_puts(out, c->gone[i].fixed ? "</code></td><td class=\"fixed\">fixed</td><td>"
                                           : "</code></td><td>not seen</td><td>");
         put(out, c->gone[i].name);
-        pl_buf_puts(out, "</td><td class=\"n\">0</td><td></td><td></td><td></td><td></td>"
+        pl_buf_puts(out, "</td><td class=\"n\">0");
+        put_before(c->gone[i].n_before, out);
+        pl_buf_puts(out, "</td><td></td><td></td><td></td><td></td>"
                          "<td></td></tr>\n");
+    }
+    pl_buf_puts(out, "</table>\n");
+}
+
+/* ---- backends ---- */
+
+static void put_backends(const pl_corpus *c, pl_buf *out) {
+    pl_buf_puts(out, "<h2>Backends</h2>\n<table>\n<tr><th>backend</th>");
+    for (int s = 0; s < PL_ITEM_STATUS_COUNT; s++)
+        if (c->n_of[s] > 0)
+            pl_buf_printf(out, "<th>%s</th>", pl_item_status_name((pl_item_status)s));
+    pl_buf_puts(out, "</tr>\n");
+    for (size_t b = 0; b < c->n_backends; b++) {
+        size_t n[PL_ITEM_STATUS_COUNT] = { 0 };
+        for (size_t i = 0; i < c->n_cases; i++)
+            if (strcmp(c->cases[i].backend, c->backends[b]) == 0) n[c->cases[i].status]++;
+        pl_buf_puts(out, "<tr><td>");
+        put_name(c, b, out);
+        pl_buf_puts(out, "</td>");
+        for (int s = 0; s < PL_ITEM_STATUS_COUNT; s++)
+            if (c->n_of[s] > 0)
+                pl_buf_printf(out, "<td class=\"n %s\">%zu</td>",
+                              n[s] > 0 ? pl_item_status_name((pl_item_status)s) : "", n[s]);
+        pl_buf_puts(out, "</tr>\n");
     }
     pl_buf_puts(out, "</table>\n");
 }
@@ -188,6 +222,7 @@ void pl_corpus_put_page(const pl_corpus *c, const char *token, pl_buf *out) {
     pl_corpus_put_counts(c, out);
     pl_buf_puts(out, ".</p>\n");
     put_groups(c, token, out);
+    put_backends(c, out);
     put_matrix(c, token, out);
     pl_buf_puts(out, "</html>\n");
 }

@@ -40,6 +40,7 @@ static pl_status read_group(pl_corpus *c, const pl_json_value *v, pl_corpus_grou
                             .smallest = pl_member_text(v, "smallest"),
                             .repro_nodes = pl_member_count(v, "repro_nodes"),
                             .n_models = models == NULL ? 0 : models->n_items,
+                            .n_before = pl_member_count(v, "cases_before"),
                             .n_confirmed = pl_member_count(v, "confirmed"),
                             .first_bad = pl_member_text(v, "first_bad"),
                             .last_good = pl_member_text(v, "last_good") };
@@ -64,7 +65,8 @@ static pl_status read_groups(pl_corpus *c, const pl_json_value *root, pl_err *er
         PL_TRY(read_group(c, v, &c->groups[c->n_groups++], err));
     for (const pl_json_value *v = n_gone > 0 ? gone->first : NULL; v != NULL; v = v->next)
         c->gone[c->n_gone++] = (pl_corpus_gone){ pl_member_text(v, "id"), pl_member_text(v, "name"),
-                                                 strcmp(pl_member_text(v, "state"), "fixed") == 0 };
+                                                 strcmp(pl_member_text(v, "state"), "fixed") == 0,
+                                                 pl_member_count(v, "cases_before") };
     return PL_OK;
 }
 

@@ -17,6 +17,7 @@ static pl_status corpus_new(const char *folder, pl_corpus **out, pl_err *err) {
     pl_corpus *c = pl_calloc(1, sizeof *c);
     if (c != NULL) c->arena = pl_arena_new();
     if (c != NULL && c->arena != NULL) c->folder = pl_arena_strdup(c->arena, folder);
+    if (c != NULL) c->links = "";
     if (c == NULL || c->folder == NULL) {
         pl_corpus_free(c);
         return pl_fail_memory(err, sizeof *c);
@@ -180,6 +181,7 @@ static void put_group(pl_json *j, const pl_corpus *c, size_t at) {
     pl_json_put_string(j, "state", g->state);
     pl_bug_put(j, &g->bug);
     pl_json_put_int(j, "cases", (int64_t)g->n_cases);
+    if (g->n_before > 0) pl_json_put_int(j, "cases_before", (int64_t)g->n_before);
     pl_json_put_int(j, "confirmed", (int64_t)g->n_confirmed);
     pl_json_put_string(j, "smallest", g->smallest[0] == '\0' ? NULL : g->smallest);
     pl_json_put_int(j, "repro_nodes", (int64_t)g->repro_nodes);
@@ -242,6 +244,8 @@ void pl_corpus_put_json(const pl_corpus *c, pl_buf *out) {
         pl_json_put_string(&j, "id", c->gone[i].id);
         pl_json_put_string(&j, "name", c->gone[i].name);
         pl_json_put_string(&j, "state", c->gone[i].fixed ? "fixed" : "not seen");
+        if (c->gone[i].n_before > 0)
+            pl_json_put_int(&j, "cases_before", (int64_t)c->gone[i].n_before);
         pl_json_object_end(&j);
     }
     pl_json_array_end(&j);

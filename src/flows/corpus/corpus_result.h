@@ -32,6 +32,7 @@ typedef struct pl_corpus_group {
     const char *smallest; /* key of the case with the smallest repro; "" = none has one */
     size_t repro_nodes;
     size_t n_cases, n_models;
+    size_t n_before; /* cases in the baseline; 0 = not known */
     size_t n_confirmed; /* cases on whose backend the smallest repro fails, too */
     const char **on;    /* by backend: "fails", "passes", "other", "error"; "" = not asked */
     const char *first_bad, *last_good; /* versions; "" = not known */
@@ -40,11 +41,13 @@ typedef struct pl_corpus_group {
 typedef struct pl_corpus_gone { /* a group of the baseline that this run does not have */
     const char *id, *name;
     bool fixed; /* its models were judged, and none fails that way */
+    size_t n_before;
 } pl_corpus_gone;
 
 typedef struct pl_corpus {
     pl_arena *arena;
     const char *folder; /* "" = none */
+    const char *links;  /* where the page finds the folder: "" = it lies in it, "out/" */
     pl_corpus_case *cases;
     size_t n_cases;
     const char **backends; /* sorted by name */

@@ -21,6 +21,7 @@ typedef struct run {
     char part[80];            /* of the journal */
     size_t *chosen, n_chosen; /* of this shard, longest first */
     size_t *todo, n_todo;
+    size_t *family; /* by item: the first one of its model */
 } run;
 
 /* ---- the folder ---- */
@@ -98,7 +99,12 @@ static pl_status note_died(run *r, const char *key, size_t n_deaths, pl_err *err
 
 static pl_status choose(run *r, pl_err *err) {
     r->todo = pl_calloc(r->n_chosen + 1, sizeof *r->todo);
-    if (r->todo == NULL) return pl_fail_memory(err, r->n_chosen);
+    r->family = pl_calloc(r->list.n_items + 1, sizeof *r->family);
+    if (r->todo == NULL || r->family == NULL) return pl_fail_memory(err, r->n_chosen);
+    for (size_t i = 0; i < r->list.n_items; i++) /* sorted by model */
+        r->family[i] = i > 0 && strcmp(r->list.items[i].path, r->list.items[i - 1].path) == 0
+                           ? r->family[i - 1]
+                           : i;
     for (size_t i = 0; i < r->n_chosen; i++) {
         const pl_corpus_item *x = &r->list.items[r->chosen[i]];
         const pl_journal_entry *e = pl_strmap_get(&r->read.entries, x->key);
@@ -137,6 +143,16 @@ static void item_request(void *ctx, size_t i, pl_buf *out) {
     pl_buf_release(&folder);
 }
 
+static uint64_t item_cost(void *ctx, size_t i) {
+    const run *r = ctx;
+    return r->list.items[r->todo[i]].cost;
+}
+
+static size_t item_family(void *ctx, size_t i) {
+    const run *r = ctx;
+    return r->family[r->todo[i]];
+}
+
 static pl_status run_items(run *r, pl_err *err) {
     char program[4096];
     PL_TRY(pl_crew_program(r->job->program, program, sizeof program, err));
@@ -148,6 +164,8 @@ static pl_status run_items(run *r, pl_err *err) {
                      .progress = r->job->progress,
                      .key = item_key,
                      .request = item_request,
+                     .cost = item_cost,
+                     .family = item_family,
                      .ctx = r,
                      .n_tasks = r->n_todo };
     return pl_crew_run(&crew, err);
@@ -161,6 +179,7 @@ static void release(run *r) {
     pl_arena_free(r->arena);
     pl_free(r->chosen);
     pl_free(r->todo);
+    pl_free(r->family);
 }
 
 static pl_status read_list(run *r, pl_err *err) {
@@ -168,6 +187,8 @@ static pl_status read_list(run *r, pl_err *err) {
     if (r->arena == NULL) return pl_fail_memory(err, 1);
     PL_TRY(pl_corpus_list_read(&r->job->source, &r->list, err));
     PL_TRY(pl_corpus_estimate(&r->list, r->job->progress, err));
+    if (r->job->baseline != NULL && pl_path_is_dir(r->job->baseline))
+        PL_TRY(pl_corpus_recall(&r->list, r->job->baseline, err));
     return pl_corpus_shard(&r->list, r->job->shard, r->job->n_shards, &r->chosen, &r->n_chosen,
                            err);
 }
@@ -223,11 +244,12 @@ static void put_plan_json(const run *r, double cpu, double wall, pl_buf *out) {
     pl_json_put_int(&j, "shard_items", (int64_t)r->n_chosen);
     pl_json_put_double(&j, "estimated_cpu_seconds", cpu);
     pl_json_put_double(&j, "estimated_seconds", wall);
-    pl_json_key(&j, "longest");
+    pl_json_key(&j, "plan"); /* longest first, as they start */
     pl_json_array_begin(&j);
-    for (size_t i = 0; i < r->n_chosen && i < 10; i++) {
+    for (size_t i = 0; i < r->n_chosen; i++) {
         const pl_corpus_item *x = &r->list.items[r->chosen[i]];
         pl_json_object_begin(&j);
+        pl_json_put_string(&j, "key", x->key);
         pl_json_put_string(&j, "model", x->model);
         pl_json_put_string(&j, "backend", x->backend);
         pl_json_put_double(&j, "estimated_seconds", (double)x->cost / 1e6);

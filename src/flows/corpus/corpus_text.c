@@ -1,7 +1,9 @@
 /* Text for a terminal: the matrix as counts, then the groups. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/count.h"
 #include "base/escape.h"
 #include "flows/corpus/corpus_print.h"
@@ -26,6 +28,22 @@ pl_status pl_corpus_print(const pl_corpus *corpus, const char *format, pl_buf *o
                    format);
 }
 
+/* From the page to the folder: "", "out/", or an absolute path when it is not below the page. */
+static const char *links_of(pl_arena *arena, const char *folder, const char *page) {
+    char *dir = pl_path_dirname(page);
+    char *from = dir == NULL ? NULL : realpath(dir, NULL), *to = realpath(folder, NULL);
+    const char *links = "";
+    if (from != NULL && to != NULL && strcmp(from, to) != 0) {
+        const size_t n = strlen(from);
+        const bool below = strncmp(from, to, n) == 0 && to[n] == '/';
+        links = pl_arena_printf(arena, "%s/", below ? to + n + 1 : to);
+    }
+    free(from); /* realpath allocates with malloc */
+    free(to);
+    pl_free(dir);
+    return links == NULL ? "" : links;
+}
+
 pl_status pl_corpus_report(const char *folder, const char *path, const char *format, pl_buf *text,
                            pl_err *err) {
     pl_corpus *c = NULL;
@@ -33,6 +51,7 @@ pl_status pl_corpus_report(const char *folder, const char *path, const char *for
     if (path == NULL && strcmp(format, "html") == 0)
         return pl_fail(err, PL_E_USAGE, "html requires a file: -o FILE.html");
     pl_status st = pl_corpus_open(folder, &c, err);
+    if (st == PL_OK && path != NULL) c->links = links_of(c->arena, folder, path);
     if (st == PL_OK) st = pl_corpus_print(c, format, text, err);
     if (st == PL_OK && path != NULL) {
         st = pl_file_write(path, text->data, text->n_bytes, err);

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/process.h"
 #include "flows/corpus/corpus.h"
+#include "flows/corpus/schedule.h"
 
 enum { POLL_MS = 100, RESULT_MAX = 1 << 20 };
 
@@ -20,7 +21,10 @@ typedef struct shared {
     pl_crew *crew;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    size_t next, n_done, n_running;
+    pl_schedule plan; /* of tasks; a worker is a thread */
+    size_t n_workers; /* that have begun */
+    size_t n_running;
+    uint64_t done_cost, all_cost; /* progress: the longest items come first */
     atomic_int cancelled;
     pl_status st; /* the first failure */
     pl_err err;
@@ -145,23 +149,51 @@ static pl_status run_task(shared *s, size_t i, pl_err *err) {
 
 /* ---- all of them ---- */
 
+static uint64_t cost_of(const pl_crew *crew, size_t i) {
+    return crew->cost == NULL ? 1 : crew->cost(crew->ctx, i);
+}
+
+static bool plan(shared *s, size_t n_workers) {
+    const pl_crew *crew = s->crew;
+    uint64_t *costs = pl_calloc(crew->n_tasks + 1, sizeof *costs);
+    size_t *families = pl_calloc(crew->n_tasks + 1, sizeof *families);
+    bool ok = costs != NULL && families != NULL;
+    for (size_t i = 0; ok && i < crew->n_tasks; i++) {
+        costs[i] = cost_of(crew, i);
+        families[i] = crew->family == NULL ? i : crew->family(crew->ctx, i);
+        s->all_cost += costs[i];
+    }
+    ok = ok && pl_schedule_init(&s->plan, costs, crew->family == NULL ? NULL : families,
+                                crew->n_tasks, n_workers, 0);
+    pl_free(costs);
+    pl_free(families);
+    return ok;
+}
+
 static void *work(void *ctx) {
     shared *s = ctx;
+    pthread_mutex_lock(&s->mutex);
+    const size_t worker = s->n_workers++;
+    pthread_mutex_unlock(&s->mutex);
     for (;;) {
         pl_err err = PL_ERR_INIT;
         pthread_mutex_lock(&s->mutex);
-        const bool over = atomic_load(&s->cancelled) || s->next >= s->crew->n_tasks;
-        const size_t i = over ? 0 : s->next++;
+        const size_t i =
+            atomic_load(&s->cancelled) ? PL_SCHEDULE_NONE : pl_schedule_next(&s->plan, worker);
+        const bool over = i == PL_SCHEDULE_NONE;
         if (over) {
             s->n_running--;
             pthread_cond_signal(&s->changed);
         }
         pthread_mutex_unlock(&s->mutex);
         if (over) return NULL;
+        const int64_t begin = pl_clock_ms();
         const pl_status st = run_task(s, i, &err);
+        const int64_t ms = pl_clock_ms() - begin;
         pthread_mutex_lock(&s->mutex);
         if (st == PL_OK) {
-            s->n_done++;
+            (void)pl_schedule_done(&s->plan, worker, (uint64_t)ms * 1000);
+            s->done_cost += cost_of(s->crew, i);
         } else {
             if (s->st == PL_OK && !atomic_load(&s->cancelled)) {
                 s->st = st;
@@ -187,11 +219,11 @@ static void follow(shared *s) {
             until.tv_nsec -= 1000000000L;
         }
         (void)pthread_cond_timedwait(&s->changed, &s->mutex, &until);
-        const size_t n_done = s->n_done;
+        const uint64_t done = s->done_cost;
         pthread_mutex_unlock(&s->mutex);
         pl_err err = PL_ERR_INIT;
-        const pl_status st = pl_progress_step(crew->progress, crew->phase, (int64_t)n_done,
-                                              (int64_t)crew->n_tasks, &err);
+        const pl_status st = pl_progress_step(crew->progress, crew->phase, (int64_t)done,
+                                              (int64_t)s->all_cost, &err);
         pthread_mutex_lock(&s->mutex);
         if (st != PL_OK && s->st == PL_OK) {
             s->st = st;
@@ -216,7 +248,10 @@ pl_status pl_crew_run(pl_crew *crew, pl_err *err) {
     const size_t n = wanted < crew->n_tasks ? wanted : crew->n_tasks;
     pthread_t *threads = pl_calloc(n + 1, sizeof *threads);
     size_t n_threads = 0;
-    if (threads == NULL) return pl_fail_memory(err, n);
+    if (threads == NULL || !plan(&s, n)) {
+        pl_free(threads);
+        return pl_fail_memory(err, n);
+    }
     pthread_mutex_init(&s.mutex, NULL);
     pthread_cond_init(&s.changed, NULL);
     s.n_running = n;
@@ -231,6 +266,7 @@ pl_status pl_crew_run(pl_crew *crew, pl_err *err) {
         pthread_join(threads[i], NULL);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.mutex);
+    pl_schedule_release(&s.plan);
     pl_free(threads);
     if (s.st == PL_OK) return PL_OK;
     (void)note_stop(crew);

@@ -1,7 +1,7 @@
 /* Runs tasks in separate processes, several at a time, and journals each one.
  *
- * A task is a request for `plumb corpus --worker JSON`. They start in the order given by the
- * caller. */
+ * A task is a request for `plumb corpus --worker JSON`. They start longest first
+ * (schedule.h). */
 #ifndef PL_CREW_H
 #define PL_CREW_H
 
@@ -18,6 +18,8 @@ typedef struct pl_crew {
     /* Task i of n: its key, and the request as JSON. */
     const char *(*key)(void *ctx, size_t i);
     void (*request)(void *ctx, size_t i, pl_buf *out);
+    uint64_t (*cost)(void *ctx, size_t i); /* microseconds, estimated; NULL = all alike */
+    size_t (*family)(void *ctx, size_t i); /* schedule.h; NULL = none */
     void *ctx;
     size_t n_tasks;
 } pl_crew;
