@@ -7,13 +7,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/process.h"
 #include "flows/analyze/advise.h"
 #include "flows/analyze/analyze_int.h"
 #include "flows/analyze/quant_mistakes.h"
@@ -169,6 +169,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
     PL_TRY(warn_model(x, err));
+    PL_TRY(pl_analysis_diff(x, err));
     PL_TRY(pl_analysis_find_foreign(x, reference_spec(x), err));
     return pl_analysis_timed(x, "prepare", err);
 }
@@ -428,6 +429,7 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
     PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
     PL_TRY(pl_analysis_timed(x, "fp64 run, replay and blame", err));
     say_gold(x);
+    PL_TRY(pl_analysis_name_members(x, err));
     PL_TRY(pl_analysis_quantised(x, err));
     PL_TRY(pl_analysis_settle(x, err));
     pl_analysis_drop_outputs(x);
@@ -491,11 +493,6 @@ static pl_status commit_folder(pl_session_folder **taken, const pl_analysis *x, 
         return st;
     }
     return pl_session_folder_commit_take(folder, session, err);
-}
-
-static int64_t peak_rss(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 
 static void analysis_release(pl_analysis *x) {
@@ -635,7 +632,8 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     s->n_samples = n;
     PL_TRY(pl_analysis_cover(s, err));
     PL_TRY(weigh_layers(all, o, err));
-    s->peak_rss = peak_rss();
+    pl_side_run_release(&all->of[0].a); /* a child counts once it has ended */
+    s->peak_rss = pl_process_peak_bytes();
     PL_TRY(pl_analysis_accept(s, o, all->of[0].recording != NULL, &all->lines, err));
     return commit_folder(&all->folder, &all->of[0], err);
 }

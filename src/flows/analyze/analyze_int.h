@@ -50,6 +50,8 @@ typedef struct pl_analysis {
     struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
                                     B is the same one */
     const char **clipped;        /* by value id of `model`: what its quantiser clips; or NULL */
+    const char **differs;        /* by node of `replayed`: how it differs from the node of this name
+                                    in `model`; NULL = one model */
     pl_precision *precision;     /* by value id of `model`: effective precision */
     pl_progress progress;
     const pl_arithmetic *arithmetic; /* requested precision profile; NULL = A's own */
@@ -85,6 +87,10 @@ void pl_analysis_close_reference(pl_analysis *x);
 pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run);
 pl_run_data pl_analysis_reference_data(pl_analysis *x);
 bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis */
+
+/* analyze_diff.c: what differs between the two models before they run */
+pl_status pl_analysis_diff(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_name_members(pl_analysis *x, pl_err *err);
 
 /* analyze_foreign.c: operators that only the backend under test can run */
 pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err *err);
