@@ -25,6 +25,19 @@ static bool same_tensor(const pl_tensor *a, const pl_tensor *b) {
             same_bytes(a->data, b->data, pl_tensor_bytes(a)));
 }
 
+/* The same numbers in another float type: rounded to the narrower one. */
+static bool same_numbers(const pl_tensor *a, const pl_tensor *b) {
+    pl_tensor *cast = NULL;
+    const bool floats = pl_dtype_is_float(a->dtype) && pl_dtype_is_float(b->dtype);
+    if (!floats || a->dtype == b->dtype || !pl_tensor_same_shape(a, b)) return same_tensor(a, b);
+    const bool a_wider = pl_dtype_bytes(a->dtype) > pl_dtype_bytes(b->dtype);
+    const pl_tensor *wide = a_wider ? a : b, *narrow = a_wider ? b : a;
+    if (pl_tensor_cast(wide, narrow->dtype, &cast, NULL) != PL_OK) return false;
+    const bool same = same_tensor(cast, narrow);
+    pl_tensor_unref(cast);
+    return same;
+}
+
 /* Bodies, types and lists of tensors are not compared: counted as equal. */
 static bool same_attr(const pl_attr *a, const pl_attr *b) {
     if (a->type != b->type || a->n != b->n) return false;
@@ -62,7 +75,7 @@ static const pl_value *other_weight(const pl_node *a, const pl_node *b, const pl
     for (uint32_t i = 0; i < a->n_in && i < b->n_in; i++) {
         const pl_value *x = a->in[i], *y = b->in[i];
         if (x == NULL || y == NULL || x->init == NULL || y->init == NULL) continue;
-        if (same_tensor(x->init, y->init)) continue;
+        if (same_numbers(x->init, y->init)) continue;
         *of_b = y;
         return x;
     }

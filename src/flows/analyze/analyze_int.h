@@ -37,7 +37,7 @@ typedef struct pl_analysis {
     pl_arena *arena; /* the session's */
     pl_pool *pool;
     pl_datum **in;          /* of `model` */
-    pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
+    pl_datum **replayed_in; /* of `replayed`: those of `in`, in its types */
     pl_side_run a, b;
     pl_recording *recording; /* B is only a recording; NULL = it is a run */
     bool *foreign; /* by value id of `replayed`: comes from an operator that only A can run; NULL =

@@ -36,7 +36,8 @@ static pl_status match_inputs(pl_analysis *x, pl_err *err) {
     if (x->replayed_in == NULL) return pl_fail_memory(err, to->n_inputs);
     for (size_t i = 0; i < to->n_inputs; i++) {
         const size_t k = pl_ports_match(to->inputs, to->n_inputs, i, from->inputs, from->n_inputs);
-        if (k != SIZE_MAX) x->replayed_in[i] = x->in[k];
+        if (k != SIZE_MAX && x->in[k] != NULL)
+            PL_TRY(pl_input_as(to->inputs[i], x->in[k], &x->replayed_in[i], err));
         if (x->replayed_in[i] == NULL && to->inputs[i]->init == NULL) {
             return pl_fail(err, PL_E_INVALID,
                            "the reference model requires input '%s', which is missing from the "
@@ -199,6 +200,8 @@ void pl_analysis_close_reference(pl_analysis *x) {
     pl_free(x->pairs.relation);
     pl_free(x->pairs.confidence);
     pl_free(x->recorded);
+    for (size_t i = 0; x->replayed_in != NULL && i < x->replayed->graph->n_inputs; i++)
+        pl_datum_unref(x->replayed_in[i]);
     pl_free(x->replayed_in);
     if (x->map.arena != NULL) pl_pair_map_release(&x->map);
     pl_recording_close(x->recording);
