@@ -211,9 +211,8 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
     }
     if (args->save_to != NULL) SET(SetOptimizedModelFilePath(options, args->save_to));
     if (args->weights != NULL) {
-        SET(AddSessionConfigEntry(options,
-                                  "session.optimized_model_external_initializers_file_name",
-                                  args->weights));
+        SET(AddSessionConfigEntry(
+            options, "session.optimized_model_external_initializers_file_name", args->weights));
         SET(AddSessionConfigEntry(
             options, "session.optimized_model_external_initializers_min_size_in_bytes", "1024"));
     }

@@ -25,7 +25,8 @@ typedef struct pl_ort_session_args {
     const char *path;    /* load this file instead; NULL = the bytes */
     const char *folder;  /* folder of external data when bytes are loaded; NULL = unknown */
     const char *save_to; /* where ORT writes the optimised model; NULL = nowhere */
-    const char *weights; /* name of a file beside save_to for its weights; NULL = within the model */
+    const char
+        *weights; /* name of a file beside save_to for its weights; NULL = within the model */
     int level;
     int threads;
     const char *profile; /* where ORT writes its profile (a prefix); NULL = nowhere */

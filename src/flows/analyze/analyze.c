@@ -31,7 +31,14 @@
 #include "ops/infer.h"
 #include "session/verdict.h"
 
-enum { RANDOM_WALK = 256, SPOOL_MEMORY = 256 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+enum {
+    RANDOM_WALK = 256,
+    SPOOL_MEMORY = 256 << 20,
+    MANY_EFFECTS = 256,
+    MAX_NOTES = 32,
+    MAX_TIMING = 32
+};
+#define MAX_EFFECT_WORK 4e9 /* weights times runs */
 #define SAVE_ALL_BELOW (UINT64_C(2) << 30)
 
 /* ---- notes and times ---- */
@@ -410,11 +417,25 @@ static void say_gold(pl_analysis *x) {
     pl_verdict_unstable(x->session, NULL, "the fp64 run is not deterministic");
 }
 
+/* Quantised against float, every layer is off: the effect of each ranks them. An effect costs a run
+ * in fp64; large models get the usual few. */
+static size_t effects_of(const pl_analysis *x) {
+    const pl_graph *g = x->replayed->graph;
+    double weights = 0;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i]->init != NULL) weights += (double)g->values[i]->init->n_elements;
+    return weights * MANY_EFFECTS < MAX_EFFECT_WORK ? MANY_EFFECTS : 0;
+}
+
 static pl_status blame(pl_analysis *x, pl_err *err) {
     /* By default everything is kept if it is small enough. */
     if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
+    const bool quantised =
+        x->reference_model != NULL && pl_model_has_flag(x->model, PL_OP_LEVELS | PL_OP_DEQUANTIZE);
     const pl_blame_options options = { .pool = x->pool,
+                                       .max_effects = quantised ? effects_of(x) : 0,
+                                       .by_logits = quantised,
                                        .seed = x->inputs->seed,
                                        .skip_gold = x->options->skip_gold != 0,
                                        .b_is_truth = x->recording != NULL,

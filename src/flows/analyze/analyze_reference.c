@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "flows/analyze/analyze_int.h"
 #include "flows/inputs.h"
-#include "interp/raise.h"
 #include "flows/prepare.h"
+#include "interp/raise.h"
 #include "ops/infer.h"
 
 static bool is_model_file(const char *path) {
