@@ -13,6 +13,7 @@
 #include <spawn.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -317,4 +318,15 @@ done:
 void pl_process_result_release(pl_process_result *result) {
     pl_buf_release(&result->out);
     pl_buf_release(&result->err);
+}
+
+/* ---- memory ---- */
+
+static int64_t peak_of(int who) {
+    struct rusage usage;
+    return getrusage(who, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+int64_t pl_process_peak_bytes(void) {
+    return peak_of(RUSAGE_SELF) + peak_of(RUSAGE_CHILDREN);
 }

@@ -33,4 +33,8 @@ void pl_process_result_release(pl_process_result *result);
  * signals: async-signal-safe. */
 void pl_process_abandon(void);
 
+/* Peak memory in bytes: of this process, plus that of the largest process among those it started
+ * and waited for, and theirs. */
+int64_t pl_process_peak_bytes(void);
+
 #endif

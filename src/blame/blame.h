@@ -63,6 +63,7 @@ typedef struct pl_blame_options {
     bool b_is_truth;    /* b is a recording: its distance from gold is not only rounding */
     bool gold_twice;    /* nodes of gold run again, and must give the same bits: see gold_repeats */
     size_t max_effects; /* groups whose effect is measured; 0 = 16 */
+    bool by_logits;     /* of a decoder: effects are divergences of the output 'logits' alone */
     pl_blame_visit visit;   /* may be NULL */
     pl_blame_unseen unseen; /* may be NULL */
     pl_blame_unseen gold;   /* called for every value of gold; may be NULL */

@@ -84,10 +84,53 @@ static pl_status join(pl_blaming *j, group *groups, pl_err *err) {
 
 /* ---- effect ---- */
 
-/* rms distance over all float outputs, each relative to its size. */
+/* The logits of a decoder, by name; SIZE_MAX = none. */
+static size_t find_logits(const pl_graph *graph) {
+    for (size_t i = 0; i < graph->n_outputs; i++)
+        if (strcmp(graph->outputs[i]->name, "logits") == 0) return i;
+    return SIZE_MAX;
+}
+
+/* Root of the mean divergence of the softmax of rows: as a distance it is of first order. NAN when
+ * the logits are not there. */
+static double logits_distance(const pl_datum *d, const pl_datum *gold) {
+    if (d == NULL || gold == NULL || d->kind != PL_TYPE_TENSOR || gold->kind != PL_TYPE_TENSOR ||
+        gold->tensor->rank < 1 || !pl_tensor_same_shape(d->tensor, gold->tensor) ||
+        gold->tensor->n_elements == 0)
+        return (double)NAN;
+    const int64_t n = gold->tensor->dims[gold->tensor->rank - 1];
+    const int64_t rows = gold->tensor->n_elements / n;
+    double sum = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        double most[2] = { -HUGE_VAL, -HUGE_VAL }, all[2] = { 0, 0 }, kl = 0;
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            most[0] = fmax(most[0], pl_tensor_get_f64(gold->tensor, i));
+            most[1] = fmax(most[1], pl_tensor_get_f64(d->tensor, i));
+        }
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            all[0] += exp(pl_tensor_get_f64(gold->tensor, i) - most[0]);
+            all[1] += exp(pl_tensor_get_f64(d->tensor, i) - most[1]);
+        }
+        for (int64_t i = r * n; i < (r + 1) * n; i++) {
+            const double p = pl_tensor_get_f64(gold->tensor, i) - most[0] - log(all[0]);
+            const double q = pl_tensor_get_f64(d->tensor, i) - most[1] - log(all[1]);
+            if (exp(p) > 0) kl += exp(p) * (p - q);
+        }
+        if (!isfinite(kl)) return (double)INFINITY;
+        sum += kl > 0 ? kl : 0;
+    }
+    return sqrt(sum / (double)rows);
+}
+
+/* rms distance over all float outputs, each relative to its size; or that of the logits. */
 static double outputs_distance(const pl_blaming *j, const pl_replay *x, pl_datum *const *gold) {
     const pl_graph *graph = j->model->graph;
+    const size_t logits = j->options->by_logits ? find_logits(graph) : SIZE_MAX;
     double sum = 0;
+    if (logits != SIZE_MAX) {
+        const double far = logits_distance(pl_replay_get(x, graph->outputs[logits]), gold[logits]);
+        if (!isnan(far)) return far;
+    }
     for (size_t i = 0; i < graph->n_outputs; i++) {
         const pl_datum *d = pl_replay_get(x, graph->outputs[i]);
         if (d == NULL || gold[i] == NULL || d->kind != PL_TYPE_TENSOR ||
@@ -272,7 +315,9 @@ pl_status pl_blame_group(pl_blaming *j, pl_err *err) {
     }
     for (size_t i = 0; i < n; i++)
         PL_TRY_GOTO(done, st, group_init(j, &groups[i], i, err));
-    PL_TRY_GOTO(done, st, join(j, groups, err));
+    /* Quantised layers are each off by themselves, though their segments share a mask. */
+    if (!j->options->by_logits) st = join(j, groups, err);
+    if (st != PL_OK) goto done;
     for (size_t i = 0; i < n; i++)
         if (find_root(groups, i) == i) ranked[n_roots++] = (rank){ i, 0, groups[i].q };
     qsort(ranked, n_roots, sizeof(rank), by_rank);

@@ -384,3 +384,16 @@ size_t pl_ports_match(pl_value *const *to, size_t n_to, size_t i, pl_value *cons
     if (named != SIZE_MAX || n_to != n_from) return named;
     return place_of(to, n_to, from[i]->name) == SIZE_MAX ? i : SIZE_MAX;
 }
+
+pl_status pl_input_as(const pl_value *input, pl_datum *d, pl_datum **out, pl_err *err) {
+    const pl_type *type = input->type;
+    pl_tensor *cast = NULL;
+    const bool tensors = d->kind == PL_TYPE_TENSOR && type != NULL && type->kind == PL_TYPE_TENSOR;
+    if (!tensors || type->dtype == d->tensor->dtype || !pl_dtype_is_float(type->dtype) ||
+        !pl_dtype_is_float(d->tensor->dtype)) {
+        *out = pl_datum_ref(d);
+        return PL_OK;
+    }
+    PL_TRY(pl_tensor_cast(d->tensor, type->dtype, &cast, err));
+    return pl_datum_of_tensor_take(cast, out, err);
+}

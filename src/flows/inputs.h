@@ -41,4 +41,8 @@ void pl_dim_map_release(pl_dim_map *map);
 size_t pl_ports_match(pl_value *const *to, size_t n_to, size_t i, pl_value *const *from,
                       size_t n_from);
 
+/* A tensor for an input of another model, a new reference: floats are converted to the type that
+ * the input declares (a model in fp16 against its source in fp32). */
+pl_status pl_input_as(const pl_value *input, pl_datum *d, pl_datum **out, pl_err *err);
+
 #endif

@@ -22,6 +22,7 @@ static const struct {
     { PL_PAIR_DEBUG,     "debug",     pl_pair_by_debug },
     { PL_PAIR_SUFFIX,    "suffix",    pl_pair_by_suffix },
     { PL_PAIR_SPELLING,  "spelling",  pl_pair_by_spelling },
+    { PL_PAIR_ROLE,      "role",      pl_pair_by_role },
     { PL_PAIR_STRUCTURE, "structure", pl_pair_by_structure },
     { PL_PAIR_VALUE,     "value",     pl_pair_by_value },
     { PL_PAIR_STRUCTURE, "structure", pl_pair_by_structure }, /* uses anchors from values */

@@ -59,7 +59,8 @@ typedef enum pl_pair_method { /* bits of pl_pair_options.methods */
                               PL_PAIR_ORDER = 1 << 6,
                               PL_PAIR_SPELLING = 1 << 7,
                               PL_PAIR_LIKELY = 1 << 8,
-                              PL_PAIR_ALL = (1 << 9) - 1
+                              PL_PAIR_ROLE = 1 << 9,
+                              PL_PAIR_ALL = (1 << 10) - 1
 } pl_pair_method;
 
 typedef struct pl_pair {

@@ -55,6 +55,7 @@ pl_status pl_pair_by_name(pl_pair_state *s, pl_err *err);
 pl_status pl_pair_by_debug(pl_pair_state *s, pl_err *err);
 pl_status pl_pair_by_suffix(pl_pair_state *s, pl_err *err);
 pl_status pl_pair_by_spelling(pl_pair_state *s, pl_err *err);
+pl_status pl_pair_by_role(pl_pair_state *s, pl_err *err);
 pl_status pl_pair_by_likelihood(pl_pair_state *s, pl_err *err);
 pl_status pl_pair_by_structure(pl_pair_state *s, pl_err *err);
 pl_status pl_pair_by_value(pl_pair_state *s, pl_err *err);

@@ -360,6 +360,19 @@ def position_after_prefill(m, style, layer, at, prompt):
     return Where(1, -1, ("Gather", "Unsqueeze"))  # in every layer: the one with the largest effect is first
 
 
+def overflow(m, style, layer, at, prompt):
+    """From more than `at` tokens on, a sum of one layer is scaled up and down again: beyond the largest half float in between."""
+    value, name = f"model.layers.{layer}.attn/residual/out", f"model.layers.{layer}.fault"
+    for n, v in (("large", 6e4), ("one", 1)):
+        m.graph.initializer.extend([numpy_helper.from_array(np.asarray([v], np.float16), f"{name}/{n}")])
+    nodes = late(m, name, at) + [
+        helper.make_node("Where", [f"{name}/late", f"{name}/large", f"{name}/one"], [f"{name}/factor"], name=f"{name}/Where"),
+        helper.make_node("Mul", [value + "/right", f"{name}/factor"], [f"{name}/scaled"], name=f"{name}/Mul"),
+        helper.make_node("Div", [f"{name}/scaled", f"{name}/factor"], [value], name=f"{name}/Div")]
+    insert_after(m, f"model.layers.{layer}.attn/residual", value, nodes)
+    return Where(step_of(at, prompt), layer, ("Mul", "Div"))  # ONNX Runtime may run the two as one
+
+
 # name -> (function, styles that have it, kinds of weights)
 FAULTS = {
     "rotary row": (rotary_row, ("genai", "opset23", "old"), ("fp32", "fp16", "int4")),
@@ -372,6 +385,7 @@ FAULTS = {
     "one weight": (one_weight, ("genai", "opset23", "old"), ("fp32", "fp16")),
     "epsilon": (epsilon, ("genai", "opset23"), ("fp32", "int4")),
     "position after prefill": (position_after_prefill, ("opset23", "old"), ("fp32", "int4")),
+    "overflow": (overflow, ("genai", "opset23", "old"), ("fp16",)),
 }
 
 

@@ -371,6 +371,78 @@ def gather_block_quantized():
              [data, indices, scales] + ([zeros] if number % 2 else []), bits=bits, block_size=block)
 
 
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def experts(x, router, fc1, fc2, activate, k, normalise):
+    """What ContribOperators.md says of MoE, in numpy: fc1, fc2 are functions of (expert, rows)."""
+    flat, p = x.reshape(-1, x.shape[-1]).astype(np.float64), softmax(router.astype(np.float64))
+    y = np.zeros_like(flat)
+    for t, row in enumerate(p):
+        chosen = np.argsort(-row)[:k]
+        w = row[chosen] / (row[chosen].sum() if normalise else 1)
+        for e, weight in zip(chosen, w):
+            y[t] += weight * fc2(e, activate(e, fc1(e, flat[t])))
+    return [y.reshape(x.shape).astype(x.dtype)]
+
+
+@family
+def mixture_of_experts():
+    n, hidden, inter, tokens = 5, 32, 48, 7
+    x, r = f32(tokens, hidden), f32(tokens, n)
+    a, b = f32(n, inter, hidden, scale=0.3), f32(n, hidden, inter, scale=0.3)
+    a2, b1, c1, c2 = f32(n, 2 * inter, hidden, scale=0.3), f32(n, hidden), f32(n, inter), f32(n, 2 * inter)
+    for act in ("relu", "gelu", "silu", "identity"):
+        case("MoE", act, [x, r, a, None, b], k=2, activation_type=act)
+    case("MoE", "best expert, biases", [x, r, a, c1, b, b1])
+    case("MoE", "normalised, rank 3", [f32(2, 3, hidden), f32(6, n), a, c1, b, b1], k=3, normalize_routing_weights=1, activation_type="silu")
+    case("MoE", "all experts", [x, r, a, None, b], k=n)
+    case("MoE", "equal experts: the last ones", [x, np.zeros_like(r), a, None, b], k=2)
+    case("MoE", "swiglu", [x, r, a2, None, b], k=2, activation_type="swiglu", swiglu_fusion=1)
+    case("MoE", "swiglu as gpt-oss has it", [3 * x, r, a2, c2, b, b1], k=2, activation_type="swiglu", swiglu_fusion=1, swiglu_limit=1.5,
+         activation_alpha=1.702, activation_beta=1.0, normalize_routing_weights=1)
+    g = f32(n, inter, hidden, scale=0.3)  # ONNX Runtime's CPU kernel refuses these two
+    case("MoE", "fc3", [x, r, a, None, b, None, g], k=2, activation_type="relu", expected=experts(
+        x, r, lambda e, v: (a[e] @ v, g[e] @ v), lambda e, h: b[e] @ h, lambda e, h: np.maximum(h[0], 0) * h[1], 2, False))
+    case("MoE", "swiglu in halves", [x, r, a2, None, b], k=2, activation_type="swiglu", swiglu_fusion=2, expected=experts(
+        x, r, lambda e, v: a2[e] @ v, lambda e, h: b[e] @ h,
+        lambda e, h: h[:inter] / (1 + np.exp(-h[:inter])) * h[inter:], 2, False))
+
+
+@family
+def quantised_experts():
+    n, hidden, inter, tokens = 5, 64, 32, 7
+    x, r = f32(tokens, hidden), f32(tokens, n)
+
+    def codes(bits, rows, columns):
+        return rng.integers(0, 256, (n, rows, columns * bits // 8)).astype(np.uint8)
+
+    def scales(*shape):
+        return (rng.random(shape) * 0.02 + 0.005).astype(np.float32)
+
+    for bits in (4, 8):
+        w1, w2 = codes(bits, inter, hidden), codes(bits, hidden, inter)
+        plain = [x, r, w1, scales(n, inter), None, w2, scales(n, hidden), None]
+        case("QMoE", f"{bits} bits", plain, k=2, expert_weight_bits=bits)
+        case("QMoE", f"{bits} bits, biases, silu", plain[:4] + [f32(n, inter)] + plain[5:7] + [f32(n, hidden)], k=2, expert_weight_bits=bits,
+             activation_type="silu", normalize_routing_weights=1)
+        zeros = [codes(bits, 1, inter)[:, 0], codes(bits, 1, hidden)[:, 0]]
+        case("QMoE", f"{bits} bits, zero points of rows", plain + [None] * 3 + zeros, k=3, expert_weight_bits=bits)
+        case("QMoE", f"{bits} bits, weights of the experts", plain + [None] * 6 + [np.abs(f32(tokens, n))], k=2, expert_weight_bits=bits)
+        case("QMoE", f"{bits} bits, weights of the experts, normalised", plain + [None] * 6 + [np.abs(f32(tokens, n))], k=2,
+             expert_weight_bits=bits, normalize_routing_weights=1)
+        case("QMoE", f"{bits} bits, swiglu", [x, r, codes(bits, 2 * inter, hidden), scales(n, 2 * inter), f32(n, 2 * inter)] + plain[5:7] + [f32(n, hidden)],
+             k=2, expert_weight_bits=bits, activation_type="swiglu", swiglu_fusion=1, swiglu_limit=2.0, activation_alpha=1.702, activation_beta=1.0)
+        for block in (16, 32):
+            w = [x, r, w1, scales(n, inter, hidden // block), None, w2, scales(n, hidden, inter // block), None]
+            case("QMoE", f"{bits} bits, block {block}", w, k=2, expert_weight_bits=bits, block_size=block)
+        blocks = [x, r, w1, scales(n, inter, 4), None, w2, scales(n, hidden, 2), None]
+        zeros = [codes(bits, inter, 4), codes(bits, hidden, 2)]
+        case("QMoE", f"{bits} bits, block 16, zero points", blocks + [None] * 3 + zeros, k=2, expert_weight_bits=bits, block_size=16)
+
+
 @family
 def dropouts():
     """What is not random: outside training, and a ratio of 0."""

@@ -132,6 +132,7 @@ static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size
     ort->level = level_of(pl_option_value(o, n, "opt"));
     ort->threads = (int)pl_option_int(o, n, "threads", -1);
     ort->deterministic = pl_option_value(o, n, "deterministic") != NULL;
+    ort->weights_apart = pl_option_value(o, n, "weights-apart") != NULL;
     pl_status st = copy_list(pl_option_value(o, n, "disable"), ';', &ort->disable, err);
     if (st == PL_OK) st = copy_list(pl_option_value(o, n, "providers"), '+', &ort->providers, err);
     if (st == PL_OK) st = open_env(ort, pl_option_value(o, n, "lib"), err);
@@ -209,6 +210,12 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
                                   args->folder));
     }
     if (args->save_to != NULL) SET(SetOptimizedModelFilePath(options, args->save_to));
+    if (args->weights != NULL) {
+        SET(AddSessionConfigEntry(
+            options, "session.optimized_model_external_initializers_file_name", args->weights));
+        SET(AddSessionConfigEntry(
+            options, "session.optimized_model_external_initializers_min_size_in_bytes", "1024"));
+    }
     if (args->profile != NULL) SET(EnableProfiling(options, args->profile));
 #undef SET
     return add_providers(ort, options, err);
@@ -456,6 +463,7 @@ static const plumb_option_def options[] = {
     { "threads", "N", "threads within an operator; 0 = all" },
     { "lib", "FILE", "path of libonnxruntime.so" },
     { "deterministic", NULL, "ask for deterministic kernels (1.18 and later)" },
+    { "weights-apart", NULL, "save weights of the optimised graph in a file (as above 2 GB)" },
     { "disable", "NAME+NAME", "optimisers to disable, by name (1.18 and later)" },
     { "providers", "X+Y", "execution providers in order: WebGPU, CUDA, TensorRT, XNNPACK, ..." },
     { "device", "system|software", "Vulkan driver of WebGPU: the system's, or SwiftShader" },

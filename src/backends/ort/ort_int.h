@@ -16,6 +16,7 @@ typedef struct pl_ort {
     char *providers;      /* separated by '+'; NULL = CPU */
     pl_ort_device device; /* for the provider WebGPU; text "" = not requested */
     bool device_failed;   /* to start */
+    bool weights_apart;   /* save weights of the optimised graph in a file of their own */
 } pl_ort;
 
 typedef struct pl_ort_session_args {
@@ -24,6 +25,8 @@ typedef struct pl_ort_session_args {
     const char *path;    /* load this file instead; NULL = the bytes */
     const char *folder;  /* folder of external data when bytes are loaded; NULL = unknown */
     const char *save_to; /* where ORT writes the optimised model; NULL = nowhere */
+    const char
+        *weights; /* name of a file beside save_to for its weights; NULL = within the model */
     int level;
     int threads;
     const char *profile; /* where ORT writes its profile (a prefix); NULL = nowhere */
@@ -42,6 +45,7 @@ typedef struct pl_ort_program {
     pl_datum **last_in;
     /* ort_record.c: the optimised graph that ORT saved, and a session that shows its values */
     pl_file_map *saved;
+    char *saved_folder; /* its weights are there; NULL = within it */
     pl_model *graph;
     pl_buf split;  /* the same with Relu split off (ort_split.h); empty = nothing split */
     bool no_split; /* splitting changed the outputs or failed to load */

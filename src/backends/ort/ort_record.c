@@ -95,9 +95,10 @@ static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level
     for (size_t i = 0; i < n_watched; i++) {
         if (!is_output(p, watched[i].name)) put_output(&onnx, watched[i].name);
     }
+    const bool is_saved = p->saved_folder != NULL && bytes.data == p->saved->data;
     const pl_ort_session_args args = { .onnx = onnx.data,
                                        .n_onnx = onnx.n_bytes,
-                                       .folder = p->folder,
+                                       .folder = is_saved ? p->saved_folder : p->folder,
                                        .level = level,
                                        .threads = p->threads };
     const pl_status st = pl_buf_ok(&onnx) ? pl_ort_session_new(p->ort, &args, out, err)
@@ -108,12 +109,13 @@ static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level
 
 /* ---- the optimised graph ---- */
 
-static pl_status save_optimised(pl_ort_program *p, const char *file, pl_err *err) {
+static pl_status save_optimised(pl_ort_program *p, const char *file, bool apart, pl_err *err) {
     void *session = NULL;
     const pl_ort_session_args args = { .onnx = p->source.onnx,
                                        .n_onnx = p->source.n_onnx,
                                        .path = p->source.path,
                                        .save_to = file,
+                                       .weights = apart ? "optimized.weights" : NULL,
                                        .level = p->ort->level,
                                        .threads = p->threads };
     PL_TRY(pl_ort_session_new(p->ort, &args, &session, err));
@@ -121,19 +123,32 @@ static pl_status save_optimised(pl_ort_program *p, const char *file, pl_err *err
     return pl_file_map_open(file, &p->saved, err);
 }
 
+/* A protobuf message has at most 2 GB, and the optimised graph may have more weights than the model
+ * (half floats become floats): then they are saved in a file of their own, which lives as long as
+ * the program. */
 static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
     char *dir = NULL;
+    bool apart = p->ort->weights_apart;
     PL_TRY(pl_dir_temporary(&dir, err));
     char *file = pl_path_join(dir, "optimized.onnx");
-    pl_status st = file == NULL ? pl_fail_memory(err, 1) : save_optimised(p, file, err);
-    pl_dir_remove(dir, NULL);
+    pl_status st = file == NULL ? pl_fail_memory(err, 1) : save_optimised(p, file, apart, err);
+    if (st == PL_E_BACKEND && !apart) {
+        apart = true;
+        st = save_optimised(p, file, apart, err);
+    }
+    if (st == PL_OK && apart) {
+        p->saved_folder = dir;
+        p->no_split = true;
+        dir = NULL;
+    } else {
+        pl_dir_remove(dir, NULL);
+    }
     pl_free(dir);
     pl_free(file);
     PL_TRY(st);
     const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
-    st = pl_model_read_bytes(bytes, p->saved, p->folder, "the graph that ort optimised", &p->graph,
-                             err);
-    return st;
+    return pl_model_read_bytes(bytes, p->saved, apart ? p->saved_folder : p->folder,
+                               "the graph that ort optimised", &p->graph, err);
 }
 
 /* Tries all values at once; if ORT refuses some (unknown type), bisects to find them. */
@@ -230,6 +245,8 @@ void pl_ort_record_release(pl_ort_program *p) {
     pl_model_free(p->original);
     pl_buf_release(&p->split);
     pl_file_map_unref(p->saved);
+    if (p->saved_folder != NULL) pl_dir_remove(p->saved_folder, NULL);
+    pl_free(p->saved_folder);
 }
 
 /* ---- running groups ---- */

@@ -7,13 +7,13 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/process.h"
 #include "flows/analyze/advise.h"
 #include "flows/analyze/analyze_int.h"
 #include "flows/analyze/quant_mistakes.h"
@@ -31,7 +31,14 @@
 #include "ops/infer.h"
 #include "session/verdict.h"
 
-enum { RANDOM_WALK = 256, SPOOL_MEMORY = 256 << 20, MAX_NOTES = 32, MAX_TIMING = 32 };
+enum {
+    RANDOM_WALK = 256,
+    SPOOL_MEMORY = 256 << 20,
+    MANY_EFFECTS = 256,
+    MAX_NOTES = 32,
+    MAX_TIMING = 32
+};
+#define MAX_EFFECT_WORK 4e9 /* weights times runs */
 #define SAVE_ALL_BELOW (UINT64_C(2) << 30)
 
 /* ---- notes and times ---- */
@@ -169,6 +176,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->tol = x->accuracy.tol;
     PL_TRY(pl_analysis_warn_inputs(x, err));
     PL_TRY(warn_model(x, err));
+    PL_TRY(pl_analysis_diff(x, err));
     PL_TRY(pl_analysis_find_foreign(x, reference_spec(x), err));
     return pl_analysis_timed(x, "prepare", err);
 }
@@ -409,11 +417,25 @@ static void say_gold(pl_analysis *x) {
     pl_verdict_unstable(x->session, NULL, "the fp64 run is not deterministic");
 }
 
+/* Quantised against float, every layer is off: the effect of each ranks them. An effect costs a run
+ * in fp64; large models get the usual few. */
+static size_t effects_of(const pl_analysis *x) {
+    const pl_graph *g = x->replayed->graph;
+    double weights = 0;
+    for (size_t i = 0; i < g->n_values; i++)
+        if (g->values[i]->init != NULL) weights += (double)g->values[i]->init->n_elements;
+    return weights * MANY_EFFECTS < MAX_EFFECT_WORK ? MANY_EFFECTS : 0;
+}
+
 static pl_status blame(pl_analysis *x, pl_err *err) {
     /* By default everything is kept if it is small enough. */
     if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
+    const bool quantised =
+        x->reference_model != NULL && pl_model_has_flag(x->model, PL_OP_LEVELS | PL_OP_DEQUANTIZE);
     const pl_blame_options options = { .pool = x->pool,
+                                       .max_effects = quantised ? effects_of(x) : 0,
+                                       .by_logits = quantised,
                                        .seed = x->inputs->seed,
                                        .skip_gold = x->options->skip_gold != 0,
                                        .b_is_truth = x->recording != NULL,
@@ -428,6 +450,7 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
     PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
     PL_TRY(pl_analysis_timed(x, "fp64 run, replay and blame", err));
     say_gold(x);
+    PL_TRY(pl_analysis_name_members(x, err));
     PL_TRY(pl_analysis_quantised(x, err));
     PL_TRY(pl_analysis_settle(x, err));
     pl_analysis_drop_outputs(x);
@@ -491,11 +514,6 @@ static pl_status commit_folder(pl_session_folder **taken, const pl_analysis *x, 
         return st;
     }
     return pl_session_folder_commit_take(folder, session, err);
-}
-
-static int64_t peak_rss(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
 }
 
 static void analysis_release(pl_analysis *x) {
@@ -635,7 +653,8 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     s->n_samples = n;
     PL_TRY(pl_analysis_cover(s, err));
     PL_TRY(weigh_layers(all, o, err));
-    s->peak_rss = peak_rss();
+    pl_side_run_release(&all->of[0].a); /* a child counts once it has ended */
+    s->peak_rss = pl_process_peak_bytes();
     PL_TRY(pl_analysis_accept(s, o, all->of[0].recording != NULL, &all->lines, err));
     return commit_folder(&all->folder, &all->of[0], err);
 }

@@ -37,7 +37,7 @@ typedef struct pl_analysis {
     pl_arena *arena; /* the session's */
     pl_pool *pool;
     pl_datum **in;          /* of `model` */
-    pl_datum **replayed_in; /* of `replayed`; borrowed from `in` */
+    pl_datum **replayed_in; /* of `replayed`: those of `in`, in its types */
     pl_side_run a, b;
     pl_recording *recording; /* B is only a recording; NULL = it is a run */
     bool *foreign; /* by value id of `replayed`: comes from an operator that only A can run; NULL =
@@ -50,6 +50,8 @@ typedef struct pl_analysis {
     struct pl_mistake *mistakes; /* by value id of `replayed`; NULL = the model is not quantised, or
                                     B is the same one */
     const char **clipped;        /* by value id of `model`: what its quantiser clips; or NULL */
+    const char **differs;        /* by node of `replayed`: how it differs from the node of this name
+                                    in `model`; NULL = one model */
     pl_precision *precision;     /* by value id of `model`: effective precision */
     pl_progress progress;
     const pl_arithmetic *arithmetic; /* requested precision profile; NULL = A's own */
@@ -85,6 +87,10 @@ void pl_analysis_close_reference(pl_analysis *x);
 pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run);
 pl_run_data pl_analysis_reference_data(pl_analysis *x);
 bool pl_analysis_a_has(void *ctx, const pl_value *value); /* ctx: the analysis */
+
+/* analyze_diff.c: what differs between the two models before they run */
+pl_status pl_analysis_diff(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_name_members(pl_analysis *x, pl_err *err);
 
 /* analyze_foreign.c: operators that only the backend under test can run */
 pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err *err);

@@ -10,6 +10,7 @@
 #include "flows/analyze/analyze_int.h"
 #include "flows/inputs.h"
 #include "flows/prepare.h"
+#include "interp/raise.h"
 #include "ops/infer.h"
 
 static bool is_model_file(const char *path) {
@@ -30,13 +31,48 @@ static pl_status open_model(pl_analysis *x, const char *path, pl_err *err) {
     return pl_make_ready(x->replayed, PL_READY_KNOWN, &x->reference_model->edited, err);
 }
 
+static const pl_tensor *input_named(const pl_analysis *x, const char *name, int rank) {
+    const pl_graph *g = x->model->graph;
+    for (size_t i = 0; i < g->n_inputs; i++)
+        if (strcmp(g->inputs[i]->name, name) == 0 && x->in[i] != NULL &&
+            x->in[i]->kind == PL_TYPE_TENSOR && x->in[i]->tensor->rank == rank)
+            return x->in[i]->tensor;
+    return NULL;
+}
+
+/* position_ids, which some exports of a decoder require and others compute: the positions of the
+ * tokens behind those that the mask counts as past. *out stays NULL for other inputs. */
+static pl_status make_positions(const pl_analysis *x, const pl_value *input, pl_datum **out,
+                                pl_err *err) {
+    const pl_tensor *ids = input_named(x, "input_ids", 2);
+    const pl_tensor *mask = input_named(x, "attention_mask", 2);
+    pl_tensor *t = NULL;
+    if (strcmp(input->name, "position_ids") != 0 || ids == NULL || mask == NULL ||
+        pl_value_dtype(input, PL_I64) != PL_I64 || mask->dims[1] < ids->dims[1] ||
+        mask->dims[0] != ids->dims[0] || mask->dtype != PL_I64 || !pl_tensor_is_contiguous(mask))
+        return PL_OK;
+    PL_TRY(pl_tensor_new(PL_I64, 2, ids->dims, &t, err));
+    const int64_t n = ids->dims[1], total = mask->dims[1];
+    for (int64_t b = 0; b < ids->dims[0]; b++) {
+        int64_t at = -1;
+        for (int64_t i = 0; i < total; i++) { /* padding has no position of its own */
+            at += ((const pl_i64 *)mask->data)[b * total + i] != 0;
+            if (i >= total - n) ((pl_i64 *)t->data)[b * n + i - (total - n)] = at < 0 ? 0 : at;
+        }
+    }
+    return pl_datum_of_tensor_take(t, out, err);
+}
+
 static pl_status match_inputs(pl_analysis *x, pl_err *err) {
     const pl_graph *to = x->replayed->graph, *from = x->model->graph;
     x->replayed_in = pl_calloc(to->n_inputs + 1, sizeof(pl_datum *));
     if (x->replayed_in == NULL) return pl_fail_memory(err, to->n_inputs);
     for (size_t i = 0; i < to->n_inputs; i++) {
         const size_t k = pl_ports_match(to->inputs, to->n_inputs, i, from->inputs, from->n_inputs);
-        if (k != SIZE_MAX) x->replayed_in[i] = x->in[k];
+        if (k != SIZE_MAX && x->in[k] != NULL)
+            PL_TRY(pl_input_as(to->inputs[i], x->in[k], &x->replayed_in[i], err));
+        if (x->replayed_in[i] == NULL)
+            PL_TRY(make_positions(x, to->inputs[i], &x->replayed_in[i], err));
         if (x->replayed_in[i] == NULL && to->inputs[i]->init == NULL) {
             return pl_fail(err, PL_E_INVALID,
                            "the reference model requires input '%s', which is missing from the "
@@ -199,6 +235,8 @@ void pl_analysis_close_reference(pl_analysis *x) {
     pl_free(x->pairs.relation);
     pl_free(x->pairs.confidence);
     pl_free(x->recorded);
+    for (size_t i = 0; x->replayed_in != NULL && i < x->replayed->graph->n_inputs; i++)
+        pl_datum_unref(x->replayed_in[i]);
     pl_free(x->replayed_in);
     if (x->map.arena != NULL) pl_pair_map_release(&x->map);
     pl_recording_close(x->recording);

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 #include "backends/plugin_metrics.h"
@@ -12,6 +11,7 @@
 #include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/process.h"
 #include "base/same_file.h"
 #include "blame/sync.h"
 #include "flows/analyze/quant_answer.h"
@@ -427,13 +427,12 @@ static pl_status write_session(comparison *c, pl_err *err) {
 static void put_time(pl_session *s) {
     char stamp[40];
     struct tm utc;
-    struct rusage usage;
     const time_t now = time(NULL);
     gmtime_r(&now, &utc);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
     const char *copy = pl_arena_strdup(s->arena, stamp);
     if (copy != NULL) s->created = copy;
-    if (getrusage(RUSAGE_SELF, &usage) == 0) s->peak_rss = (int64_t)usage.ru_maxrss * 1024;
+    s->peak_rss = pl_process_peak_bytes();
 }
 
 /* Two models, one of them quantised: adds the cost of each layer. */

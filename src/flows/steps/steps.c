@@ -378,11 +378,14 @@ static pl_status run_b(pl_steps *s, size_t step, bool shared, pl_err *err) {
     const pl_feed_window w = pl_steps_window(s, &s->b, step);
     const pl_graph *g = s->b.model->graph;
     if (!shared) return pl_side_step(&s->b, &w, step, s->b.state, err);
+    pl_status st = PL_OK;
     pl_datum **state = pl_calloc(g->n_inputs + 1, sizeof(*state));
     if (state == NULL) return pl_fail_memory(err, g->n_inputs);
-    for (size_t i = 0; i < g->n_inputs; i++) /* borrowed from A */
-        if (s->state_of_b[i] != SIZE_MAX) state[i] = s->a.in[s->state_of_b[i]];
-    const pl_status st = pl_side_step(&s->b, &w, step, state, err);
+    for (size_t i = 0; st == PL_OK && i < g->n_inputs; i++) /* A's, in the types of B */
+        if (s->state_of_b[i] != SIZE_MAX && s->a.in[s->state_of_b[i]] != NULL)
+            st = pl_input_as(g->inputs[i], s->a.in[s->state_of_b[i]], &state[i], err);
+    if (st == PL_OK) st = pl_side_step(&s->b, &w, step, state, err);
+    pl_steps_drop(state, g->n_inputs);
     pl_free(state);
     return st;
 }

@@ -1,7 +1,9 @@
 /* Error bound of attention. The error of a score is the rounding of its dot product; by
  * Cauchy-Schwarz the sum of the absolute terms is at most the product of the norms of the two
- * heads. It changes a probability by at most twice as much, relatively. The result is a weighted
- * average of the values, so its error is relative to the average of their absolute values. */
+ * heads. Elements that are rounded after a rotation err independently: their part adds in
+ * quadrature. The result y is an average of the values with the probabilities p as weights, and a
+ * change d of the scores changes it by the sum of p d (v - y): at most d times the deviation of the
+ * values from y under p. The average's own rounding is relative to the root of the mean square. */
 #include "ops/lib/bound_attention.h"
 
 #include <math.h>
@@ -16,11 +18,17 @@ typedef struct heads_norm {
 typedef struct attention_stats {
     heads_norm q, k;
     double v, ev;     /* largest value, and largest error of one */
-    double local;     /* relative error that bias and rotation add to an element */
+    double local;     /* relative error that bias and rotation add to an element of q and k */
+    double local_v;   /* the same for v: no rotation */
+    double stored;    /* as local, its roundings added in quadrature */
+    double *pairs;    /* by element of a head: its largest magnitude in any key, however it is
+                         turned; NULL = not known */
     double seen_bias; /* largest |bias| among visible keys; e_bias: its error */
     double e_bias;
     double length;                /* number of keys */
+    double turn;                  /* how much a rotation may enlarge a head */
     const double *row_q, *row_eq; /* norm and error of each head of q, in order; NULL = use q */
+    const double *row_mixed;      /* of each head of q with `pairs`; NULL = use the norms */
     const double *row_bias;       /* |score| of rows whose keys are all hidden; NULL = none */
 } attention_stats;
 
@@ -136,6 +144,33 @@ static pl_status row_biases(pl_bound *c, const pl_b_attention *a, attention_stat
     return PL_OK;
 }
 
+/* How large element i of a head can be after its rotation, which keeps the norm of a pair. */
+static double turned(const pl_bound *c, const pl_b_attention *a, const double *head, int64_t i) {
+    const pl_tensor *cos = a->cos < 0 ? NULL : pl_b_in(c, a->cos);
+    const int64_t half = cos == NULL ? 0 : cos->dims[cos->rank - 1];
+    if (i >= 2 * half) return fabs(head[i]);
+    const int64_t other = a->interleaved ? (i ^ 1) : i < half ? i + half : i - half;
+    return other < a->head_size ? hypot(head[i], head[other]) : fabs(head[i]);
+}
+
+static pl_status key_pairs(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
+    const int64_t n = a->head_size;
+    double *pairs = pl_arena_array(c->scratch, (size_t)n, sizeof(*pairs));
+    if (pairs == NULL) return pl_fail_memory(c->err, (size_t)n);
+    const int inputs[2] = { a->k, a->past_key };
+    for (int t = 0; t < 2; t++) {
+        const pl_tensor *k = inputs[t] < 0 ? NULL : pl_b_in(c, inputs[t]);
+        const double *x = k == NULL ? NULL : pl_b_x(c, inputs[t]);
+        for (int64_t at = 0; x != NULL && at + n <= k->n_elements; at += n)
+            for (int64_t i = 0; i < n; i++)
+                pairs[i] = fmax(pairs[i], turned(c, a, x + at, i));
+    }
+    for (int64_t i = 0; i < n; i++)
+        pairs[i] *= s->turn * s->turn;
+    s->pairs = pairs;
+    return PL_OK;
+}
+
 /* Norms of single heads of q, if q and the output have the same layout. */
 static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
     const pl_tensor *q = pl_b_in(c, a->q), *y = pl_b_out(c, 0);
@@ -147,17 +182,28 @@ static pl_status row_norms(pl_bound *c, const pl_b_attention *a, attention_stats
     double *to = pl_arena_array(c->scratch, (size_t)rows, sizeof(*to));
     double *to_e = pl_arena_array(c->scratch, (size_t)rows, sizeof(*to_e));
     if (x == NULL || to == NULL || to_e == NULL) return pl_fail_memory(c->err, (size_t)rows);
+    double *mixed = pl_arena_array(c->scratch, (size_t)rows, sizeof(*mixed));
+    if (mixed == NULL) return pl_fail_memory(c->err, (size_t)rows);
+    PL_TRY(key_pairs(c, a, s));
     for (int64_t i = 0; i < rows; i++) {
-        to[i] = norm(x + i * a->head_size, a->head_size);
-        if (e != NULL) to_e[i] = pl_b_worst(e + i * a->head_size, a->head_size);
+        const double *head = x + i * a->head_size;
+        double sum = 0;
+        for (int64_t k = 0; k < a->head_size; k++) {
+            const double term = turned(c, a, head, k) * s->pairs[k];
+            sum += term * term;
+        }
+        mixed[i] = sqrt(sum);
+        to[i] = s->turn * norm(head, a->head_size);
+        if (e != NULL) to_e[i] = s->turn * pl_b_worst(e + i * a->head_size, a->head_size);
     }
     s->row_q = to;
     s->row_eq = to_e;
+    s->row_mixed = mixed;
     return PL_OK;
 }
 
 static pl_status stats_of(pl_bound *c, const pl_b_attention *a, attention_stats *s) {
-    *s = (attention_stats){ .length = 1 };
+    *s = (attention_stats){ .length = 1, .turn = 1 };
     const bool packed = a->projected == NULL && (a->k < 0 || pl_b_in(c, a->k) == NULL);
     if (a->projected != NULL) {
         projected_stats(a, s);
@@ -175,14 +221,16 @@ static pl_status stats_of(pl_bound *c, const pl_b_attention *a, attention_stats 
         add_values(c, a->bias, s);
         s->q.x += b.x, s->q.e += b.e, s->k.x += b.x, s->k.e += b.e;
         s->v *= 2, s->ev *= 2;
-        s->local += c->u;
+        s->local += c->u, s->local_v += c->u, s->stored = c->u;
     }
     if (a->cos >= 0 && pl_b_in(c, a->cos) != NULL) {
         const double cos = pl_b_peak(pl_b_x(c, a->cos), pl_b_in(c, a->cos)->n_elements);
         const double sin = pl_b_peak(pl_b_x(c, a->sin), pl_b_in(c, a->sin)->n_elements);
         const double turn = fmax(1, hypot(cos, sin));
+        s->turn = turn;
         s->q.x *= turn, s->q.e *= turn, s->k.x *= turn, s->k.e *= turn;
         s->local += 3 * c->u;
+        s->stored = hypot(s->stored, sqrt(3) * c->u);
     }
     bias_stats(c, a, s);
     const pl_tensor *k = a->projected != NULL || packed ? pl_b_in(c, a->q) : pl_b_in(c, a->k);
@@ -193,30 +241,32 @@ static pl_status stats_of(pl_bound *c, const pl_b_attention *a, attention_stats 
     return row_norms(c, a, s);
 }
 
-/* Error of a score for a query of this norm and error. */
+/* Error of a score for a query of this norm and error; mixed: the root of the sum of squares of its
+ * elements times those of a key. */
 static double score_error(const pl_bound *c, const pl_b_attention *a, const attention_stats *s,
-                          double q, double eq) {
+                          double q, double eq, double mixed) {
     const double largest = fabs(a->scale) * q * s->k.x;
-    const double sums = c->u_acc * pl_b_chain((double)a->head_size) + 2 * c->u + 2 * s->local;
-    return largest * sums + fabs(a->scale) * (eq * s->k.x + q * s->k.e) + c->u * s->seen_bias +
-           s->e_bias;
+    /* the scaled query and the score are stored; so are the elements of both heads */
+    const double stored = sqrt(2) * hypot(c->u * largest, s->stored * fabs(a->scale) * mixed);
+    return largest * c->u_acc * pl_b_chain((double)a->head_size) + stored +
+           fabs(a->scale) * (eq * s->k.x + q * s->k.e) + c->u * s->seen_bias + s->e_bias;
 }
 
-/* Relative error of probabilities and of their average. */
-static double average_error(const pl_bound *c, const attention_stats *s, double score) {
+/* Relative error of an average with exact scores. */
+static double average_error(const pl_bound *c, const attention_stats *s) {
     const double own = c->u_acc * (pl_b_chain(s->length) + 6 + log(fmax(s->length, 1))) + 2 * c->u;
     /* Keys that matter are within a few units of the largest score. */
     const double maths = pl_b_maths(c, PL_MATHS_EXP, 8, 1) + pl_b_maths(c, PL_MATHS_DIV, 1, 1);
-    return fmin(2 * score, 2) + own + maths + s->local;
+    return own + maths + s->local_v;
 }
 
-/* ---- the average of |v|, and of its errors ---- */
+/* ---- the average of v squared, and of its errors ---- */
 
-/* x[i] := |input i| or its error bound; leaves x[i] NULL when the input is left out. */
+/* x[i] := input i squared, or its error bound; leaves x[i] NULL when the input is left out. */
 static pl_status put_values(pl_bound *c, int i, bool errors, pl_tensor **x) {
     const pl_tensor *t = i < 0 ? NULL : pl_b_in(c, i);
     if (t == NULL) return PL_OK;
-    if (!errors) return pl_b_map(c, t, pl_b_abs, &x[i]);
+    if (!errors) return pl_b_map(c, t, pl_b_square, &x[i]);
     if (c->e_in[i] != NULL) {
         x[i] = pl_tensor_ref(c->e_in[i]);
         return PL_OK;
@@ -224,22 +274,40 @@ static pl_status put_values(pl_bound *c, int i, bool errors, pl_tensor **x) {
     return pl_tensor_new_zero(PL_F64, t->rank, t->dims, &x[i], c->err);
 }
 
-static pl_status average_of(pl_bound *c, const pl_b_attention *a, bool errors, pl_tensor **out) {
+static pl_status average_of(pl_bound *c, const pl_b_attention *a, bool errors, bool large,
+                            pl_tensor **out) {
     pl_tensor **x = pl_arena_array(c->scratch, (size_t)c->n_in + 1, sizeof(pl_tensor *));
     if (x == NULL) return pl_fail_memory(c->err, 1);
     pl_status st = put_values(c, a->v, errors, x);
     if (st == PL_OK) st = put_values(c, a->past_value, errors, x);
-    const pl_dtype precision = errors || c->u < 0x1p-40 ? PL_F64 : PL_F32;
+    const pl_dtype precision = errors || large || c->u < 0x1p-40 ? PL_F64 : PL_F32;
     if (st == PL_OK) st = pl_b_apply(c, x, precision, 0, out);
     for (int i = 0; i < c->n_in; i++)
         pl_tensor_unref(x[i]);
     return st;
 }
 
+/* Error of a score in a row of the output. */
+static double row_error(const pl_bound *c, const pl_b_attention *a, const attention_stats *s,
+                        int64_t row) {
+    const double q = s->row_q == NULL ? s->q.x : s->row_q[row];
+    const double eq = s->row_q == NULL ? s->q.e : s->row_eq[row];
+    const double mixed = s->row_mixed == NULL ? q * s->k.x : s->row_mixed[row];
+    const double score = score_error(c, a, s, q, eq, mixed);
+    return score + (s->row_bias == NULL ? 0 : 2 * c->u * s->row_bias[row]);
+}
+
+/* From the error of the scores, relative error, mean square and mean of the values. The mean square
+ * is computed in float: what it may lack is added. Probabilities change by no more than all. */
+static double value_error(double score, double rel, double square, double y) {
+    const double root = sqrt(square), spread = sqrt(fmax(square - y * y, 0) + 0x1p-20 * square);
+    return fmin(score * spread, 2 * root) + score * score * root + rel * root;
+}
+
 static pl_status bound_y(pl_bound *c, const pl_b_attention *a, const attention_stats *s) {
     const pl_tensor *y = pl_b_out(c, 0);
     const double *py = pl_b_y(c, 0);
-    pl_tensor *average = NULL, *errors = NULL;
+    pl_tensor *squares = NULL, *errors = NULL;
     double *e = NULL;
     PL_TRY(pl_b_new(c, 0, &e));
     if (e == NULL || y->n_elements == 0) return PL_OK;
@@ -249,24 +317,24 @@ static pl_status bound_y(pl_bound *c, const pl_b_attention *a, const attention_s
     const bool off =
         alone && (c->e_in[a->v] != NULL || (a->past_value >= 0 && a->past_value < c->n_in &&
                                             c->e_in[a->past_value] != NULL));
-    pl_status st = alone ? average_of(c, a, false, &average) : PL_OK;
-    if (st == PL_OK && off) st = average_of(c, a, true, &errors);
-    double rel = 0;
+    const bool large = !(s->v < 0x1p60);
+    pl_status st = alone ? average_of(c, a, false, large, &squares) : PL_OK;
+    if (st == PL_OK && off) st = average_of(c, a, true, true, &errors);
+    const double rel = average_error(c, s);
+    double score = 0;
     for (int64_t i = 0; st == PL_OK && i < y->n_elements; i++) {
-        const int64_t row = a->v_size == 0 ? 0 : i / a->v_size;
-        if (i == 0 || (a->v_size > 0 && i % a->v_size == 0)) {
-            const double score = s->row_q == NULL
-                                     ? score_error(c, a, s, s->q.x, s->q.e)
-                                     : score_error(c, a, s, s->row_q[row], s->row_eq[row]);
-            rel = average_error(c, s,
-                                score + (s->row_bias == NULL ? 0 : 2 * c->u * s->row_bias[row]));
+        if (i == 0 || (a->v_size > 0 && i % a->v_size == 0))
+            score = row_error(c, a, s, a->v_size == 0 ? 0 : i / a->v_size);
+        if (squares == NULL) {
+            e[i] = (fmin(2 * score, 2) + rel) * s->v;
+        } else {
+            e[i] = value_error(score, rel, fabs(((const double *)squares->data)[i]), py[i]);
         }
-        e[i] = rel * (average == NULL ? s->v : fabs(((const double *)average->data)[i]));
         if (!alone) e[i] += s->ev;
         if (errors != NULL) e[i] += fabs(((const double *)errors->data)[i]);
     }
     if (st == PL_OK) pl_b_add_stored(c, py, e, y->n_elements);
-    pl_tensor_unref(average);
+    pl_tensor_unref(squares);
     pl_tensor_unref(errors);
     return st;
 }
@@ -300,8 +368,8 @@ static pl_status bound_scores(pl_bound *c, const pl_b_attention *a, const attent
     PL_TRY(pl_b_new(c, 3, &e));
     if (e == NULL) return PL_OK;
     if (py == NULL) return pl_fail_memory(c->err, 1);
-    const double score = score_error(c, a, s, s->q.x, s->q.e);
-    const double rel = average_error(c, s, score);
+    const double score = score_error(c, a, s, s->q.x, s->q.e, s->q.x * s->k.x);
+    const double rel = fmin(2 * score, 2) + average_error(c, s);
     for (int64_t i = 0; i < y->n_elements; i++)
         e[i] = a->probs ? rel * fabs(py[i]) + c->tiny : score + c->u * fabs(py[i]);
     return PL_OK;

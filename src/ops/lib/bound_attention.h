@@ -14,7 +14,8 @@ typedef struct pl_b_attention {
     double filter;
     bool causal; /* query i sees keys up to i + shift */
     int64_t shift;
-    int cos, sin; /* rotary caches; -1 = no rotation */
+    int cos, sin;     /* rotary caches; -1 = no rotation */
+    bool interleaved; /* pairs are neighbours, not halves */
     int64_t head_size, v_size;
     double scale;
     bool probs; /* output 3 has probabilities, not scores */

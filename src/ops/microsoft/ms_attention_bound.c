@@ -244,6 +244,7 @@ pl_status pl_ms_group_bound(pl_bound *c) {
                          .score_bias = 10,
                          .cos = pl_attr_int(c->node, "do_rotary") != 0 ? 7 : -1,
                          .sin = 8,
+                         .interleaved = pl_attr_int(c->node, "rotary_interleaved") != 0,
                          .probs = pl_attr_int(c->node, "qk_output") == 2 };
     if (is_empty(c)) return PL_OK;
     a.head_size = q->dims[2] / (pl_b_in(c, 1) == NULL ? heads + 2 * kv_heads : heads);
