@@ -1367,8 +1367,10 @@ enum {                        /* flags */
        PLUMB_IN_PROCESS = 4,  /* plumb's own code: it runs without the guard. Not for plugins */
        PLUMB_USES_CACHE =
            8, /* starts a compiler and keeps code in plumb's cache. Not for plugins */
-       PLUMB_UNCONFINED = 16 /* starts the user's own program: no sandbox unless it is required.
-                                Not for plugins */
+       PLUMB_UNCONFINED = 16, /* starts the user's own program: no sandbox unless it is required.
+                                 Not for plugins */
+       PLUMB_STAYS_OPEN = 32  /* slow to start: one guarded process compiles program after program,
+                                 as long as it answers. Not for plugins */
 };
 
 /* The vtable. Slots marked (optional) may be NULL, with the default given. `self` comes from open,
