@@ -1401,7 +1401,9 @@ typedef struct plumb_backend {
     /* The graph that it executes, as ONNX bytes, valid as long as the program; weights may be
      * missing. (optional: the model as given) */
     plumb_status (*executed)(void *program, const void **onnx, size_t *n_onnx, plumb_error *err);
-    /* Waits until all work is done and returns its status. (optional: run() has waited) */
+    /* Waits until all work is done and returns its status. It is called after each run() that
+     * succeeded, while the arguments of that run are still valid, and may make the outputs and
+     * call the hook. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
     /* Names for the option "disable=NAME+NAME", ended by NULL: passes that bisection can disable.
