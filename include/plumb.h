@@ -1370,8 +1370,10 @@ enum {                        /* flags */
        PLUMB_IN_PROCESS = 4,  /* plumb's own code: it runs without the guard. Not for plugins */
        PLUMB_USES_CACHE =
            8, /* starts a compiler and keeps code in plumb's cache. Not for plugins */
-       PLUMB_UNCONFINED = 16 /* starts the user's own program: no sandbox unless it is required.
-                                Not for plugins */
+       PLUMB_UNCONFINED = 16, /* starts the user's own program: no sandbox unless it is required.
+                                 Not for plugins */
+       PLUMB_STAYS_OPEN = 32  /* slow to start: one guarded process compiles program after program,
+                                 as long as it answers. Not for plugins */
 };
 
 /* The vtable. Slots marked (optional) may be NULL, with the default given. `self` comes from open,
@@ -1402,7 +1404,9 @@ typedef struct plumb_backend {
     /* The graph that it executes, as ONNX bytes, valid as long as the program; weights may be
      * missing. (optional: the model as given) */
     plumb_status (*executed)(void *program, const void **onnx, size_t *n_onnx, plumb_error *err);
-    /* Waits until all work is done and returns its status. (optional: run() has waited) */
+    /* Waits until all work is done and returns its status. It is called after each run() that
+     * succeeded, while the arguments of that run are still valid, and may make the outputs and
+     * call the hook. (optional: run() has waited) */
     plumb_status (*synchronize)(void *program, plumb_error *err);
     void (*free)(void *program); /* releases a program */
     /* Names for the option "disable=NAME+NAME", ended by NULL: passes that bisection can disable.

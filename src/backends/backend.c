@@ -258,6 +258,10 @@ const char *pl_backend_sandbox(const pl_backend *b) {
     return b->limited ? "on, with cgroup" : state;
 }
 
+bool pl_backend_stays_open(const pl_backend *b) {
+    return (b->vtable->flags & PLUMB_STAYS_OPEN) != 0;
+}
+
 const char *pl_backend_device(const pl_backend *b) {
     return b->device;
 }
@@ -418,7 +422,12 @@ done:
 void pl_program_free(pl_program *p) {
     if (p == NULL) return;
     if (p->program != NULL) p->backend->vtable->free(p->program);
-    pl_guard_child_free(p->child);
+    if (p->child != NULL && p->backend->probe == NULL && pl_backend_stays_open(p->backend) &&
+        pl_guard_child_alive(p->child)) {
+        p->backend->probe = p->child; /* for the next program */
+    } else {
+        pl_guard_child_free(p->child);
+    }
     pl_free(p->names);
     pl_buf_release(&p->onnx);
     pl_file_map_unref(p->map);

@@ -27,6 +27,9 @@ pl_backend *pl_backend_preload(const char *spec);
  * the caller frees it. */
 pl_status pl_source_model(const plumb_source *source, pl_model **out, bool *owned, pl_err *err);
 
+/* Its guarded process compiles program after program. */
+bool pl_backend_stays_open(const pl_backend *backend);
+
 /* The result of open() of an unguarded backend. */
 void *pl_backend_self(const pl_backend *backend);
 

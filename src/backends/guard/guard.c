@@ -374,6 +374,13 @@ static bool take_end(pl_guard *g, int flags) {
     return true;
 }
 
+bool pl_guard_child_alive(const pl_guard_child *c) {
+    struct pollfd fd = { c->guard->control, POLLIN, 0 };
+    while (!c->ended && poll(&fd, 1, 0) > 0 && take_end(c->guard, MSG_DONTWAIT)) {
+    }
+    return !c->ended;
+}
+
 /* Waits for the guard to report the exit of a child that is dead or killed. */
 static bool wait_for_end(pl_guard_child *c, int64_t wait_ms) {
     const int64_t deadline = pl_clock_ms() + wait_ms;

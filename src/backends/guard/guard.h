@@ -58,6 +58,8 @@ pl_status pl_guard_child_executed(pl_guard_child *child, pl_bytes *onnx, pl_fail
 /* The text lives until the child is freed or asked again. */
 pl_status pl_guard_child_placement(pl_guard_child *child, const char **text, pl_failure *failure,
                                    pl_err *err);
+/* False once its process has ended, or was ended for a time-out. */
+bool pl_guard_child_alive(const pl_guard_child *child);
 void pl_guard_child_free(pl_guard_child *child); /* NULL is fine */
 
 #endif

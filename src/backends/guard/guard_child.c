@@ -79,7 +79,20 @@ static pl_status map_model(child *c, int fd, pl_err *err) {
     return PL_OK;
 }
 
+/* Forgets the last program of a backend that stays open. */
+static void drop_program(child *c) {
+    pl_program_free(c->program);
+    c->program = NULL;
+    if (c->model != NULL) munmap(c->model, c->n_model);
+    c->model = NULL;
+    pl_parcel_release(&c->names);
+    c->names = (pl_parcel){ 0 };
+    pl_free(c->name_list);
+    c->name_list = NULL;
+}
+
 static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl_err *err) {
+    if (c->backend != NULL && pl_backend_stays_open(c->backend)) drop_program(c);
     if (c->backend == NULL || c->program != NULL) {
         return pl_fail(err, PL_E_INTERNAL, "unexpected message: compile");
     }

@@ -152,6 +152,7 @@ static pl_status load_page(pl_web *web, pl_err *err) {
              "setTimeout(r, 5)); return plumb.start({ webgpu: %s, threads: %d }); })()",
              web->gpu ? "true" : "false", web->threads);
     pl_status st = pl_web_browser_start(web->program, web->folder, web->gpu, &web->browser, err);
+    web->n_started++;
     if (st == PL_OK) st = call(web, text, NULL, 0, &answer, err);
     pl_buf_release(&answer);
     return st;
@@ -298,7 +299,7 @@ static pl_status read_values(pl_web *web, const pl_buf *answer, const char *cons
     return st;
 }
 
-pl_status pl_web_run(const pl_web_program *p, long session, const plumb_run_args *args,
+pl_status pl_web_run(pl_web_program *p, long session, const plumb_run_args *args,
                      const char *const *names, size_t n_names, pl_datum **values, pl_err *err) {
     pl_buf text = PL_BUF_INIT, answer = PL_BUF_INIT;
     inputs in = { pl_calloc(args->n_in + 1, sizeof(pl_buf)),
@@ -321,9 +322,16 @@ pl_bytes pl_web_bytes(const pl_web_program *p) {
     return (pl_bytes){ p->source.onnx, p->source.n_onnx };
 }
 
+static bool is_usable(const pl_web *web) {
+    return web->browser != NULL && pl_web_browser_alive(web->browser) &&
+           !pl_web_browser_spoilt(web->browser);
+}
+
 static void web_free(void *program) {
     pl_web_program *p = program;
     if (p == NULL) return;
+    if (p->session >= 0 && p->started == p->web->n_started && is_usable(p->web))
+        pl_web_drop(p->web, p->session);
     pl_model_free(p->model);
     pl_buf_release(&p->embedded);
     pl_buf_release(&p->places);
@@ -343,6 +351,19 @@ static pl_status read_model(pl_web_program *p, pl_err *err) {
     return pl_buf_ok(&p->embedded) ? PL_OK : pl_fail_memory(err, p->embedded.n_bytes);
 }
 
+pl_status pl_web_ready(pl_web_program *p, pl_err *err) {
+    pl_web *web = p->web;
+    if (!is_usable(web)) {
+        pl_web_browser_stop(web->browser);
+        web->browser = NULL;
+        PL_TRY(load_page(web, err));
+    }
+    if (p->session >= 0 && p->started == web->n_started) return PL_OK;
+    p->session = -1;
+    p->started = web->n_started;
+    return pl_web_load(web, pl_web_bytes(p), &p->session, err);
+}
+
 static plumb_status web_compile(void *self, const plumb_source *source, void **program,
                                 size_t *n_hooks, plumb_error *err) {
     pl_web *web = self;
@@ -351,21 +372,20 @@ static plumb_status web_compile(void *self, const plumb_source *source, void **p
     if (p == NULL) return pl_fail_memory(err, sizeof(*p));
     p->web = web;
     p->source = *source;
+    p->session = -1;
     pl_status st = read_model(p, err);
-    if (st == PL_OK && web->browser == NULL) st = load_page(web, err);
-    if (st == PL_OK) st = pl_web_load(web, pl_web_bytes(p), &p->session, err);
+    if (st == PL_OK) st = pl_web_ready(p, err);
     if (st == PL_OK) {
         *program = p;
     } else {
         web_free(p);
-        pl_web_browser_stop(web->browser);
-        web->browser = NULL;
     }
     return st;
 }
 
 static plumb_status web_run(void *program, const plumb_run_args *args, plumb_error *err) {
     pl_web_program *p = program;
+    PL_TRY(pl_web_ready(p, err));
     if (args->hook != NULL) return pl_web_record(p, args, err);
     return pl_web_run(p, p->session, args, p->source.outputs, p->source.n_outputs,
                       (pl_datum **)args->out, err);
@@ -393,6 +413,7 @@ static plumb_status web_placement(void *program, const char **text, plumb_error 
         return PLUMB_OK;
     }
     pl_buf_reset(&p->places);
+    PL_TRY(pl_web_ready(p, err));
     pl_status st = call_with_model(p->web, "places", pl_web_bytes(p), &answer, err);
     for (const char *at = pl_buf_str(&answer); st == PL_OK && *at != '\0';) {
         const size_t n = strcspn(at, "\n"), n_place = strcspn(at, "\t");
@@ -425,7 +446,7 @@ static const char *const devices[] = { "webgpu", NULL };
 const plumb_backend pl_backend_web = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
-    .flags = PLUMB_UNCONFINED,
+    .flags = PLUMB_UNCONFINED | PLUMB_STAYS_OPEN,
     .name = "web",
     .summary = "onnxruntime-web in headless Chromium",
     .options = options,

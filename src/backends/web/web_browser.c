@@ -33,7 +33,7 @@ struct pl_web_browser {
     size_t n_used;
     const pl_web_blob *blobs;
     size_t n_blobs;
-    bool crashed;
+    bool crashed, spoilt;
 };
 
 /* ---- base64 ---- */
@@ -427,17 +427,23 @@ void pl_web_browser_stop(pl_web_browser *b) {
     pl_free(b);
 }
 
-bool pl_web_browser_alive(const pl_web_browser *b) {
+bool pl_web_browser_alive(pl_web_browser *b) {
+    if (b->pid > 0 && waitpid(b->pid, NULL, WNOHANG) == b->pid) b->pid = 0;
     return b->pid > 0 && !b->crashed;
 }
 
-static pl_status read_result(const pl_json_value *r, pl_buf *out, pl_err *err) {
+bool pl_web_browser_spoilt(const pl_web_browser *b) {
+    return b->spoilt;
+}
+
+static pl_status read_result(pl_web_browser *b, const pl_json_value *r, pl_buf *out, pl_err *err) {
     const pl_json_value *thrown = pl_json_find(r, "exceptionDetails");
     if (thrown != NULL) {
         const char *text = text_at(pl_json_find(thrown, "exception"), "description");
         if (*text == '\0') text = text_at(pl_json_find(thrown, "exception"), "value");
         if (*text == '\0') text = text_at(thrown, "text");
         const char *stack = strstr(text, "\n    at "); /* the place in the page says nothing */
+        b->spoilt = b->spoilt || strstr(text, "ERROR_CODE: ") == NULL;
         return pl_fail(err, PL_E_BACKEND, "%.*s",
                        (int)(stack == NULL ? strlen(text) : (size_t)(stack - text)), text);
     }
@@ -463,7 +469,7 @@ pl_status pl_web_browser_call(pl_web_browser *b, const char *expression, const p
     pl_json_put_bool(&json, "returnByValue", true);
     pl_status st = end_call(b, &json, err);
     if (st == PL_OK) st = wait_for(b, b->last_id, arena, &r, err);
-    if (st == PL_OK) st = read_result(r, out, err);
+    if (st == PL_OK) st = read_result(b, r, out, err);
     b->blobs = NULL;
     b->n_blobs = 0;
     pl_arena_free(arena);

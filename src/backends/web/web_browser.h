@@ -25,7 +25,10 @@ pl_status pl_web_browser_start(const char *program, const char *folder, bool gpu
 /* Ends the browser and removes its profile folder. NULL is fine. */
 void pl_web_browser_stop(pl_web_browser *b);
 /* False once it has ended or its page has crashed. */
-bool pl_web_browser_alive(const pl_web_browser *b);
+bool pl_web_browser_alive(pl_web_browser *b);
+/* True once the page has thrown something other than an error of ONNX Runtime: WebAssembly that
+ * aborted or ran out of memory is not to be trusted with another model. */
+bool pl_web_browser_spoilt(const pl_web_browser *b);
 /* Evaluates an expression, waits for its promise and copies the string that it gives. While it
  * runs, the page may fetch the blobs. An exception of the page is PL_E_BACKEND with its text. */
 pl_status pl_web_browser_call(pl_web_browser *b, const char *expression, const pl_web_blob *blobs,

@@ -14,6 +14,7 @@ typedef struct pl_web {
     char program[300], folder[400]; /* the browser; onnxruntime-web */
     char device[200];
     pl_web_browser *browser; /* NULL until the first model */
+    unsigned n_started;      /* browsers; a session belongs to one of them */
 } pl_web;
 
 typedef struct pl_web_program {
@@ -21,7 +22,8 @@ typedef struct pl_web_program {
     plumb_source source; /* names and bytes are borrowed */
     pl_model *model;
     pl_buf embedded; /* the model with its external data inside; empty = none needed */
-    long session;    /* in the page */
+    long session;    /* in the page of browser number `started` */
+    unsigned started;
     pl_buf places;
 } pl_web_program;
 
@@ -29,8 +31,11 @@ pl_bytes pl_web_bytes(const pl_web_program *p);
 /* Loads a model in the page; *session is its number there. */
 pl_status pl_web_load(pl_web *web, pl_bytes onnx, long *session, pl_err *err);
 void pl_web_drop(pl_web *web, long session);
+/* Starts the browser and loads the model where that has not been done, or was lost with a page that
+ * is no longer to be trusted. */
+pl_status pl_web_ready(pl_web_program *p, pl_err *err);
 /* Runs a session for `names`; values[] receives one datum each. */
-pl_status pl_web_run(const pl_web_program *p, long session, const plumb_run_args *args,
+pl_status pl_web_run(pl_web_program *p, long session, const plumb_run_args *args,
                      const char *const *names, size_t n_names, pl_datum **values, pl_err *err);
 
 /* web_value.c */

@@ -52,6 +52,7 @@ const char *const pl_web_page[] = {
     "plumb.drop = async index => {\n"
     "  await plumb.sessions[index]?.release();\n"
     "  plumb.sessions[index] = undefined;\n"
+    "  plumb.results = [];\n"
     "  return '';\n"
     "};\n",
     "plumb.places = async o => {\n"

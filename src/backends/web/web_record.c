@@ -105,13 +105,14 @@ static pl_status try_group(recording *r, const char *const *names, size_t n, boo
     }
     /* A model that cannot show these values may show fewer; a browser that ended cannot. */
     const bool lost = r->p->web->browser != NULL && !pl_web_browser_alive(r->p->web->browser);
-    if (session >= 0 && !lost) pl_web_drop(r->p->web, session);
+    const bool spoilt = !lost && pl_web_browser_spoilt(r->p->web->browser);
+    if (session >= 0 && !lost && !spoilt) pl_web_drop(r->p->web, session);
     if (st != PL_OK && (lost || *shown || st != PL_E_BACKEND)) {
         if (err != NULL) *err = trouble;
         return st;
     }
     if (st != PL_OK) *loaded = false;
-    return PL_OK;
+    return spoilt ? pl_web_ready(r->p, err) : PL_OK;
 }
 
 static pl_status record_group(recording *r, const char *const *names, size_t n, pl_err *err) {

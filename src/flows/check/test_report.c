@@ -22,6 +22,7 @@ void pl_suite_put_json(const pl_suite_result *r, pl_buf *out) {
         pl_json_put_string(&j, "path", r->cases[i].path);
         pl_json_put_string(&j, "status", status_names[r->cases[i].status]);
         pl_json_put_string(&j, "reason", r->cases[i].reason);
+        if (r->cases[i].cpu != NULL) pl_json_put_string(&j, "cpu", r->cases[i].cpu);
         pl_json_put_double(&j, "seconds", r->cases[i].seconds);
         pl_json_object_end(&j);
     }

@@ -304,8 +304,10 @@ static pl_status run_light(test_case *t, const suite *s, pl_case_status *status,
 /* Why a backend did not pass, in one word. That a runtime lacks an operator is only visible in its
  * message. */
 static const char *class_of(const suite *s, pl_status st, const char *message) {
-    static const char *const lacks[] = { "not implemented", "not supported", "is not a registered",
-                                         "No Op registered", "is under development" };
+    static const char *const lacks[] = { "not implemented",      "not supported",
+                                         "is not a registered",  "No Op registered",
+                                         "is under development", "Could not find an implementation",
+                                         "unsupported data type" };
     const pl_failure *f = pl_backend_failure(s->options->backend);
     if (st == PL_OK) return "difference";
     if (f->happened) {
@@ -319,6 +321,38 @@ static const char *class_of(const suite *s, pl_status st, const char *message) {
         if (strstr(message, lacks[i]) != NULL) return "unsupported";
     }
     return "error";
+}
+
+static bool is_listed(const pl_buf *list, const char *op, size_t n_op) {
+    for (const char *at = pl_buf_str(list); *at != '\0';) {
+        const size_t n = strcspn(at, ",");
+        if (n == n_op && memcmp(at, op, n) == 0) return true;
+        at += n + (at[n] == ',');
+    }
+    return false;
+}
+
+/* Types of the operators that a device left to the CPU. NULL: not a device, or not known. */
+static char *cpu_operators(const test_case *t) {
+    const char *at = "";
+    pl_buf list = PL_BUF_INIT;
+    char *copy = NULL;
+    if (t->program == NULL || pl_program_placement(t->program, &at, NULL) != PL_OK || *at == '\0')
+        return NULL;
+    while (*at != '\0') { /* "PLACE\tOPERATOR\tNODE\n" */
+        const size_t n_place = strcspn(at, "\t\n");
+        const char *op = at + n_place + (at[n_place] == '\t');
+        const size_t n_op = strcspn(op, "\t\n");
+        if (n_place == 3 && memcmp(at, "CPU", 3) == 0 && !is_listed(&list, op, n_op)) {
+            if (list.n_bytes > 0) pl_buf_putc(&list, ',');
+            pl_buf_append(&list, op, n_op);
+        }
+        at = op + strcspn(op, "\n");
+        at += *at == '\n';
+    }
+    if (pl_buf_ok(&list)) copy = pl_strdup(pl_buf_str(&list));
+    pl_buf_release(&list);
+    return copy;
 }
 
 static void say_erratum(const pl_erratum *e, char *reason, size_t n_reason) {
@@ -353,11 +387,13 @@ static pl_status run_case(suite *s, const char *path, pl_err *err) {
                  (int)sizeof(reason) - 20, bare);
     }
     if (t.erratum != NULL) say_erratum(t.erratum, reason, sizeof(reason));
+    char *cpu = st == PL_OK ? cpu_operators(&t) : NULL;
     case_close(&t);
     pl_case_result *r = &s->result->cases[s->result->n_cases];
     r->path = pl_strdup(path);
     r->reason = pl_strdup(reason);
     r->status = status;
+    r->cpu = cpu;
     r->seconds = pl_api_seconds() - start;
     s->result->n_cases++;
     s->result->n_passed += status == PL_CASE_PASS;
@@ -405,6 +441,7 @@ void pl_suite_result_release(pl_suite_result *result) {
     for (size_t i = 0; i < result->n_cases; i++) {
         pl_free(result->cases[i].path);
         pl_free(result->cases[i].reason);
+        pl_free(result->cases[i].cpu);
     }
     pl_free(result->cases);
     *result = (pl_suite_result){ 0 };

@@ -18,6 +18,8 @@ typedef struct pl_case_result {
     char *path;
     pl_case_status status;
     char *reason; /* "" when passed, unless an erratum was applied: "erratum: …" */
+    char *cpu; /* on a device: types of the operators that ran on the CPU, separated by commas; NULL
+                */
     double seconds;
 } pl_case_result;
 

@@ -100,6 +100,12 @@ static plumb_status run(void *program, const plumb_run_args *args, plumb_error *
     return PLUMB_OK;
 }
 
+static plumb_status synchronize(void *program, plumb_error *err) {
+    const faulty *f = program;
+    if (strcmp(f->fault, "late") != 0) return PLUMB_OK;
+    return host->fail(err, PLUMB_E_BACKEND, "the device was lost");
+}
+
 static void release(void *program) {
     (void)program;
 }
@@ -119,6 +125,7 @@ static const plumb_backend row = {
     .close = free,
     .compile = compile,
     .run = run,
+    .synchronize = synchronize,
     .free = release,
 };
 
