@@ -185,7 +185,14 @@ export interface Stats {
   worst?: { index: number[]; a: number; b: number; whole?: string[] }[]; // whole: A, B, A - B, digit by digit
   channel_axis?: number;
   channels?: number[];
+  profiles?: Profile[]; // of the other axes
   scatter?: number[];
+}
+/** The largest error along an axis; of a long one, group i holds the indices with floor(index * groups / dim) = i. */
+export interface Profile {
+  axis: number;
+  dim: number;
+  largest: number[];
 }
 export interface SliceRequest {
   axes: [number, number];
@@ -447,6 +454,7 @@ function readStats(raw: any): Stats {
     quantiles,
     worst: raw.worst?.map((w: any) => ({ index: w.index, a: must(w.a), b: must(w.b), whole: w.whole })),
     channels: raw.channels?.map(must),
+    profiles: raw.profiles?.map((p: any) => ({ axis: p.axis, dim: p.dim, largest: p.largest.map(must) })),
     scatter: raw.scatter?.map(must),
   };
 }

@@ -115,7 +115,8 @@ function connect({ app, navigator, structure, code, inspector }: Panes): void {
     if (has("open")) structure.relayout();
     if (has("graph")) void structure.choose();
     if (has("dims")) location.reload();
-    if (has("trace")) {
+    if (has("trace", "path")) {
+      if (!has("value")) structure.clearNote();
       structure.reveal();
       structure.redraw();
     }

@@ -331,7 +331,13 @@ export class Navigator {
       "span",
       { class: "about" },
       h("span", { class: "kind" }, clean(kind || "local error", 80)),
-      b.effect === null ? null : h("span", { class: "effect" }, `effect ${percent(b.effect)}`),
+      b.effect === null
+        ? null
+        : h(
+            "span",
+            { class: "effect", title: `${percent(b.effect)} of the outputs' error comes from this operation` },
+            `effect ${percent(b.effect)}`,
+          ),
       h("span", { class: "module quiet" }, clean(b.module || p.module, 80)),
     );
   }

@@ -7,6 +7,7 @@ import { signOf } from "./rows";
 import type { Change } from "./variants";
 
 declare const WORKER_SOURCE: string;
+const MARGIN = 16; // around a graph that is fitted
 let workerUrl = "";
 
 /** What a stage shows: a graph, its points, and what became of each node on the other side. */
@@ -188,35 +189,74 @@ export class Stage {
     return this.shown.items.find((i) => i.node < 0 && !i.open && above.has(i.group)) ?? null;
   }
 
+  /** Everything that is reached from a node along the edges, or against them; with the node itself. */
+  private reached(node: number, against: boolean): Set<number> {
+    const [from, to] = against ? [1, 0] : [0, 1],
+      next = new Map<number, number[]>();
+    for (const e of this.outline!.edges) {
+      const l = next.get(e[from]);
+      if (l) l.push(e[to]);
+      else next.set(e[from], [e[to]]);
+    }
+    const seen = new Set<number>([node]),
+      stack = [node];
+    for (let n = stack.pop(); n !== undefined; n = stack.pop())
+      for (const v of next.get(n) ?? [])
+        if (!seen.has(v)) {
+          seen.add(v);
+          stack.push(v);
+        }
+    return seen;
+  }
+
+  /** What lies on a path between two nodes, whichever comes first. */
+  private between(a: number, b: number): Set<number> {
+    for (const [from, to] of [
+      [a, b],
+      [b, a],
+    ]) {
+      const down = this.reached(from, false);
+      if (!down.has(to)) continue;
+      const up = this.reached(to, true);
+      return new Set([...down].filter((n) => up.has(n)));
+    }
+    return new Set();
+  }
+
+  /** Says what the path is, and what is on it. */
+  private alongPath(end: GraphNode | null): Set<number> | null {
+    const { app } = this,
+      start = app.byValue.get(app.state.path) ?? app.others.get(app.state.path),
+      first = start && this.scenery?.nodeOf(start);
+    if (!first) return null;
+    const name = clean(app.state.path, 60);
+    if (!end || end === first) {
+      this.say(`Path from ${name}: select the other end.`);
+      return null;
+    }
+    const on = this.between(first.index, end.index),
+      inside = on.size - 2;
+    if (!on.size) {
+      this.say(`No path between ${name} and the selection.`);
+      return new Set([first.index, end.index]);
+    }
+    this.say(
+      `Path from ${name}: ${inside < 1 ? "directly connected" : inside === 1 ? "1 operation between" : `${inside} operations between`}. Path again ends it.`,
+    );
+    return on;
+  }
+
   private trace(): void {
     const node = this.selectedNode(),
-      o = this.outline;
+      o = this.outline,
+      { state } = this.app;
     this.kept = null;
-    if (!this.app.state.trace || !node || !o) return;
-    const kept = new Set<number>([node.index]);
-    for (const [from, to] of [
-      [0, 1],
-      [1, 0],
-    ] as const) {
-      const next = new Map<number, number[]>();
-      for (const e of o.edges) {
-        const l = next.get(e[from]);
-        if (l) l.push(e[to]);
-        else next.set(e[from], [e[to]]);
-      }
-      const seen = new Set<number>([node.index]),
-        stack = [node.index];
-      for (let n = stack.pop(); n !== undefined; n = stack.pop())
-        for (const v of next.get(n) ?? [])
-          if (!seen.has(v)) {
-            seen.add(v);
-            kept.add(v);
-            stack.push(v);
-          }
-    }
-    this.kept = kept;
+    if (!o) return;
+    if (state.path) this.kept = this.alongPath(node);
+    else if (state.trace && node)
+      this.kept = new Set([...this.reached(node.index, false), ...this.reached(node.index, true)]);
     this.keptGroups.clear();
-    for (const n of kept)
+    for (const n of this.kept ?? [])
       for (let g = o.nodeGroup[n]; g > 0 && !this.keptGroups.has(o.ids[g]); g = o.parents[g])
         this.keptGroups.add(o.ids[g]);
   }
@@ -233,11 +273,12 @@ export class Stage {
     const { clientWidth: w, clientHeight: hgt } = this.box;
     if (!w || !this.shown.width) return;
     this.fitNext = false;
-    this.k = Math.min(1.2, Math.max(0.005, Math.min(w / (this.shown.width + 40), hgt / (this.shown.height + 40))));
-    if (this.k < least) this.k = Math.min(0.8, Math.max(this.k, w / (this.shown.width + 40)));
+    const free = (n: number): number => Math.max(40, n - 2 * MARGIN),
+      across = free(w) / this.shown.width;
+    this.k = Math.min(1.2, Math.max(0.005, Math.min(across, free(hgt) / this.shown.height)));
+    if (this.k < least) this.k = Math.min(0.8, Math.max(this.k, across));
     this.x = w / 2 - (this.shown.width * this.k) / 2;
-    this.y = Math.max(20, hgt / 2 - (this.shown.height * this.k) / 2);
-    if (this.shown.height * this.k > hgt) this.y = 20;
+    this.y = Math.max(MARGIN, hgt / 2 - (this.shown.height * this.k) / 2);
     this.redraw();
   }
 
