@@ -126,9 +126,11 @@ await test("seed: a culprit that B has no counterpart for is first, and shown ag
   await page.context().close();
 });
 
-await test("seed: the same by keyboard alone", async () => {
+await test("seed: the same by keyboard alone, in as many actions", async () => {
   const server = await serve([join(dir, "net.onnx"), "--source", dir]), page = await open(server.link);
+  let actions = 0; // going to a control and using it is one
   const tabTo = async (id) => {
+    actions++;
     for (let i = 0; i < 80; i++) {
       if (await page.evaluate((x) => document.activeElement?.id === x, id)) return;
       await page.keyboard.press("Tab");
@@ -144,6 +146,7 @@ await test("seed: the same by keyboard alone", async () => {
   await tabTo("browse-reference");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.activeElement?.closest(".browser li"));
+  actions++;
   for (let i = 0; i < 40 && !(await page.evaluate(() => document.activeElement.textContent.startsWith("net.safetensors"))); i++) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   ok((await page.inputValue("#set-reference")).endsWith("/net.safetensors"), "chosen");
@@ -151,7 +154,10 @@ await test("seed: the same by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.waitForSelector("#verdict-badge.wrong", { timeout: 60000 });
   await page.waitForSelector("#app[data-ready]");
+  actions++;
   await page.keyboard.press("j"); // the first row
+  ok(actions <= 8, `${actions} actions`);
+  figures.actions_by_keyboard = actions;
   await seen(page, "by keyboard");
   const culprit = await text(page, "#point-name");
   await tabTo("graph"); // along the edges and back

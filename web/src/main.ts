@@ -100,8 +100,7 @@ function connect({ app, navigator, structure, code, inspector }: Panes): void {
     }
     if (has("metric")) structure.recolour();
     if (has("value")) {
-      navigator.update();
-      navigator.reveal();
+      navigator.follow();
       structure.clearNote();
       structure.reveal();
       code.update();

@@ -87,7 +87,12 @@ export class SourcePane {
       {},
       h("h3", {}, "Program"),
       where
-        ? h("div", { class: "mono", id: "source-line" }, clean(where), named ? ` in ${clean(node!.code, 80)}` : "")
+        ? h(
+            "div",
+            { class: "mono" },
+            h("span", { id: "source-line" }, clean(where)),
+            named ? ` in ${clean(node!.code, 80)}` : "",
+          )
         : h(
             "div",
             { class: "quiet" },
@@ -199,7 +204,18 @@ export class SourcePane {
 
   /** Modules with values that diverge, the worst first. */
   private modules(): HTMLElement[] {
-    const bad = new Map<string, { n: number; worst: Point }>();
+    if (this.badOf !== this.app.metric) this.findBad();
+    const bad = this.bad;
+    const rows = [...bad].sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict)).slice(0, 60);
+    if (!rows.length) return [];
+    return this.moduleList(rows);
+  }
+  private bad = new Map<string, { n: number; worst: Point }>(); // by module
+  private badOf = -1; // the metric they are counted by
+  private findBad(): void {
+    const bad = this.bad;
+    this.badOf = this.app.metric;
+    bad.clear();
     for (const p of this.app.session.points) {
       const c = signOf(p, this.app.metric);
       if (c !== "r" && rankOf(p.verdict) < 5) continue;
@@ -210,8 +226,8 @@ export class SourcePane {
         if (rankOf(p.verdict) > rankOf(old.worst.verdict)) old.worst = p;
       }
     }
-    const rows = [...bad].sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict)).slice(0, 60);
-    if (!rows.length) return [];
+  }
+  private moduleList(rows: [string, { n: number; worst: Point }][]): HTMLElement[] {
     return [
       h("h3", {}, "Diverging modules"),
       h(

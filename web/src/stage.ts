@@ -8,6 +8,7 @@ import type { Change } from "./variants";
 
 declare const WORKER_SOURCE: string;
 const MARGIN = 16; // around a graph that is fitted
+const SPECKS = 0.12; // zoomed out further, boxes have no borders
 let workerUrl = "";
 
 /** What a stage shows: a graph, its points, and what became of each node on the other side. */
@@ -150,6 +151,7 @@ export class Stage {
       "mid",
     ])
       this.colours[name] = cssColour(name);
+    this.miniDrawn = false;
     this.trace();
     this.redraw();
   }
@@ -161,6 +163,7 @@ export class Stage {
 
   private take(s: Scene): void {
     this.shown = s;
+    this.miniDrawn = false;
     this.laid = this.asked;
     if (this.fitNext) this.settle();
     if (this.app.selected) this.centre();
@@ -601,6 +604,10 @@ export class Stage {
       change = i.node >= 0 ? (this.scenery!.change?.[i.node] ?? null) : null,
       culprit = p?.verdict === "culprit",
       paint = this.paintOf(i);
+    if (this.k < SPECKS) {
+      this.drawSpeck(g, i, paint, selected);
+      return;
+    }
     const gone = change === "removed" || change === "fused" || change === "folded";
     g.globalAlpha = this.isKept(i) ? 1 : 0.25;
     g.fillStyle = this.k < 0.35 ? paint : culprit ? this.colours["bad-tint"] : this.colours.panel;
@@ -622,6 +629,15 @@ export class Stage {
       if (i.node >= 0) this.drawOperation(g, i, paint, change, gone);
       else this.drawGroup(g, i);
     }
+    g.globalAlpha = 1;
+    if (selected) this.outlineOf(g, i);
+  }
+
+  /** From far away a box is its colour: thousands of them are on the screen. */
+  private drawSpeck(g: CanvasRenderingContext2D, i: Item, paint: string, selected: boolean): void {
+    g.globalAlpha = this.isKept(i) ? 1 : 0.25;
+    g.fillStyle = paint;
+    g.fillRect(i.x, i.y, i.width, i.height);
     g.globalAlpha = 1;
     if (selected) this.outlineOf(g, i);
   }
@@ -692,8 +708,21 @@ export class Stage {
       y + this.shown.height * k <= this.box.clientHeight;
     this.mini.hidden = whole; // all of it is seen anyway
     if (whole) return;
-    const g = sized(this.mini, Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s));
-    const red: Item[] = [];
+    const [w, hgt] = [Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s)];
+    if (!this.miniDrawn) this.paintMini(w, hgt, s);
+    this.miniDrawn = true;
+    const g = sized(this.mini, w, hgt);
+    g.drawImage(this.miniBase, 0, 0, w, hgt);
+    g.strokeStyle = this.colours.select;
+    g.lineWidth = 1.5;
+    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
+  }
+
+  private miniBase = document.createElement("canvas"); // the minimap without the frame of what is visible
+  private miniDrawn = false;
+  private paintMini(w: number, hgt: number, s: number): void {
+    const g = sized(this.miniBase, w, hgt),
+      red: Item[] = [];
     for (const i of this.shown.items) {
       if (i.open) continue;
       const roll = i.node < 0 ? this.rolled.get(i.group) : null;
@@ -703,9 +732,6 @@ export class Stage {
     }
     g.fillStyle = this.colours.r;
     for (const i of red) g.fillRect(i.x * s - 2, i.y * s - 1, i.width * s + 4, Math.max(4, i.height * s + 2));
-    g.strokeStyle = this.colours.select;
-    g.lineWidth = 1.5;
-    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
   }
 
   save(): void {

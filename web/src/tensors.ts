@@ -142,11 +142,9 @@ export class Tensors {
     const start = performance.now(),
       { source } = this.app;
     try {
-      const stats = this.stats ?? (await source.stats(of));
+      const [stats, first] = await Promise.all([this.stats ?? source.stats(of), this.first ?? source.slice(of, null)]);
       if (ask !== this.asked) return;
       this.stats = stats;
-      const first = this.first ?? (await source.slice(of, null));
-      if (ask !== this.asked) return;
       this.first = first;
       const request = this.request();
       let picture = first,
