@@ -520,8 +520,7 @@ export class Stage {
     g.scale(k, k);
     const selected = this.selectedItem();
     for (const i of this.shown.items) if (i.open && visible(i)) this.drawFrame(g, i);
-    g.lineWidth = 1;
-    for (const e of this.shown.edges) this.drawEdge(g, e, top, bottom);
+    this.drawEdges(g, [left, top, right, bottom]);
     for (const i of this.shown.items) if (!i.open && visible(i)) this.drawBox(g, i, i === selected);
     if (selected?.open) this.outlineOf(g, selected);
     this.drawMini();
@@ -542,34 +541,60 @@ export class Stage {
     }
   }
 
-  private drawEdge(g: CanvasRenderingContext2D, e: Edge, top: number, bottom: number): void {
-    const a = this.shown.items[e.from],
-      b = this.shown.items[e.to];
-    if (!a || !b) return;
-    const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y];
-    if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) return;
-    const dim = this.kept && !(this.isKept(a) && this.isKept(b));
-    g.strokeStyle = dim ? this.colours.faint : this.colours.line;
-    g.lineWidth = Math.min(4, 1 + Math.log2(e.count) / 2);
-    g.beginPath();
-    g.moveTo(ax, ay);
-    if (Number.isNaN(e.lane)) g.bezierCurveTo(ax, ay + 16, bx, by - 16, bx, by);
-    else {
-      g.bezierCurveTo(ax, ay + 14, e.lane, ay + 6, e.lane, ay + 26);
-      g.lineTo(e.lane, by - 26);
-      g.bezierCurveTo(e.lane, by - 6, bx, by - 14, bx, by);
+  /** Edges of one look are one path: thousands of strokes would take longer than a frame. */
+  private drawEdges(g: CanvasRenderingContext2D, [left, top, right, bottom]: number[]): void {
+    const looks = new Map<string, { path: Path2D; colour: string; width: number }>(),
+      told: [Edge, number, number][] = [];
+    for (const e of this.shown.edges) {
+      const a = this.shown.items[e.from],
+        b = this.shown.items[e.to];
+      if (!a || !b) continue;
+      const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y],
+        straight = Number.isNaN(e.lane);
+      if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) continue;
+      if (Math.max(ax, bx, straight ? ax : e.lane) < left || Math.min(ax, bx, straight ? ax : e.lane) > right) continue;
+      const colour = this.kept && !(this.isKept(a) && this.isKept(b)) ? this.colours.faint : this.colours.line,
+        width = Math.min(4, 1 + Math.log2(e.count) / 2),
+        key = `${colour} ${width}`;
+      let look = looks.get(key);
+      if (!look) looks.set(key, (look = { path: new Path2D(), colour, width }));
+      look.path.moveTo(ax, ay);
+      if (straight) {
+        look.path.bezierCurveTo(ax, ay + 16, bx, by - 16, bx, by);
+        if (this.k > 0.75) told.push([e, (ax + bx) / 2 + 3, (ay + by) / 2 + 3]);
+      } else this.lane(look.path, e.lane, [ax, ay, bx, by], top, bottom);
     }
-    g.stroke();
-    if (this.k > 0.75 && this.scenery && Number.isNaN(e.lane)) {
-      const p = this.app.byValue.get(this.scenery.graph.values[e.value]);
-      const shape = p?.a?.shape ?? p?.b?.shape;
-      if (!shape) return;
-      g.fillStyle = this.colours.text;
-      g.globalAlpha = 0.6;
-      g.font = "9px ui-monospace, monospace";
-      g.fillText(`[${shape.join(",")}]`, (ax + bx) / 2 + 3, (ay + by) / 2 + 3);
-      g.globalAlpha = 1;
+    for (const { path, colour, width } of looks.values()) {
+      g.strokeStyle = colour;
+      g.lineWidth = width;
+      g.stroke(path);
     }
+    this.drawShapes(g, told);
+  }
+
+  /** A long edge runs beside the boxes; of its line only what is seen is drawn. */
+  private lane(path: Path2D, x: number, [ax, ay, bx, by]: number[], top: number, bottom: number): void {
+    const down = (y: number): number => Math.min(bottom + 9, Math.max(top - 9, y));
+    if (ay + 26 > top) path.bezierCurveTo(ax, ay + 14, x, ay + 6, x, ay + 26);
+    else path.moveTo(x, down(ay + 26));
+    path.lineTo(x, down(by - 26));
+    if (by - 26 < bottom) {
+      path.moveTo(x, by - 26);
+      path.bezierCurveTo(x, by - 6, bx, by - 14, bx, by);
+    }
+  }
+
+  /** Shapes of the values beside their edges. */
+  private drawShapes(g: CanvasRenderingContext2D, edges: [Edge, number, number][]): void {
+    g.fillStyle = this.colours.text;
+    g.globalAlpha = 0.6;
+    g.font = "9px ui-monospace, monospace";
+    for (const [e, x, y] of edges) {
+      const p = this.app.byValue.get(this.scenery!.graph.values[e.value]),
+        shape = p?.a?.shape ?? p?.b?.shape;
+      if (shape) g.fillText(`[${shape.join(",")}]`, x, y);
+    }
+    g.globalAlpha = 1;
   }
 
   private isKept(i: Item): boolean {
