@@ -13,7 +13,7 @@
 
 enum { N_BINS = 48, N_WORST = 20, N_SCATTER = 400 };
 enum { DECADE_FIRST = -324, N_DECADES = 324 + 309 }; /* decades of all doubles */
-enum { N_CHANNELS_MAX = 1024, N_SORTED_MAX = 1 << 17 };
+enum { N_CHANNELS_MAX = 1024, N_GROUPS_MAX = 64, N_SORTED_MAX = 1 << 17 };
 enum { WHOLE_MAX = 1 << 22, N_BLOCKS = 1024, BLOCK = 2048 };
 
 typedef struct side_figures {
@@ -236,10 +236,15 @@ static void put_quantiles(pl_json *j, figures *f) {
     pl_json_object_end(j);
 }
 
-/* The largest error for each index of axis 1 (the last axis of a vector or matrix). */
+/* Axis 1; the last one of a vector or matrix. -1: a scalar. */
+static int channel_axis(const pl_tensor *t) {
+    return t->rank > 2 ? 1 : t->rank - 1;
+}
+
+/* The largest error for each index of the channel axis. */
 static void put_channels(pl_json *j, const figures *f) {
     const pl_tensor *t = f->a;
-    const int axis = t->rank > 2 ? 1 : t->rank - 1;
+    const int axis = channel_axis(t);
     double largest[N_CHANNELS_MAX] = { 0 };
     if (axis < 0 || t->dims[axis] < 2 || t->dims[axis] > N_CHANNELS_MAX) return;
     int64_t inner = 1;
@@ -256,6 +261,58 @@ static void put_channels(pl_json *j, const figures *f) {
     pl_json_array_begin(j);
     for (int64_t i = 0; i < t->dims[axis]; i++)
         pl_json_double(j, largest[i]);
+    pl_json_array_end(j);
+}
+
+/* The largest error along an axis, in at most N_GROUPS_MAX groups of indices. */
+typedef struct profile {
+    int axis;
+    int64_t dim, inner, n_groups;
+    double largest[N_GROUPS_MAX];
+} profile;
+
+/* Of every axis but that of the channels, which has a figure for each index. */
+static int begin_profiles(profile *all, const pl_tensor *t) {
+    int64_t inner = 1;
+    int n = 0;
+    for (int axis = t->rank - 1; axis >= 0; axis--) {
+        const int64_t dim = t->dims[axis];
+        const bool is_told = axis == channel_axis(t) && dim <= N_CHANNELS_MAX;
+        if (dim > 1 && !is_told)
+            all[n++] = (profile){ .axis = axis,
+                                  .dim = dim,
+                                  .inner = inner,
+                                  .n_groups = dim < N_GROUPS_MAX ? dim : N_GROUPS_MAX };
+        inner *= dim;
+    }
+    return n;
+}
+
+static void put_profiles(pl_json *j, const figures *f) {
+    profile all[PL_RANK_MAX];
+    const int n = begin_profiles(all, f->a);
+    for (int64_t k = 0; k < f->n_seen && n > 0; k++) {
+        const int64_t i = place(f, k);
+        const double d = badness_at(f, i);
+        if (!(d > 0)) continue;
+        for (int p = 0; p < n; p++) {
+            const int64_t group = i / all[p].inner % all[p].dim * all[p].n_groups / all[p].dim;
+            all[p].largest[group] = fmax(all[p].largest[group], d);
+        }
+    }
+    pl_json_key(j, "profiles");
+    pl_json_array_begin(j);
+    for (int p = 0; p < n; p++) {
+        pl_json_object_begin(j);
+        pl_json_put_int(j, "axis", all[p].axis);
+        pl_json_put_int(j, "dim", all[p].dim);
+        pl_json_key(j, "largest");
+        pl_json_array_begin(j);
+        for (int64_t g = 0; g < all[p].n_groups; g++)
+            pl_json_double(j, all[p].largest[g]);
+        pl_json_array_end(j);
+        pl_json_object_end(j);
+    }
     pl_json_array_end(j);
 }
 
@@ -300,6 +357,7 @@ static void put_all(figures *f, const pl_view_pair *pair, pl_buf *out) {
         put_quantiles(j, f);
         put_worst(j, f);
         put_channels(j, f);
+        put_profiles(j, f);
         put_scatter(j, f);
     }
     pl_json_object_end(j);

@@ -2,38 +2,58 @@
 // Wall time depends on what else the machine does; of the page's thread the CPU time is told, too.
 import { spawnSync } from "node:child_process";
 import { closeSync, ftruncateSync, openSync, readFileSync, rmSync, writeSync } from "node:fs";
+import { loadavg } from "node:os";
 import { join } from "node:path";
 import { analyze, browser, dir, make, plumb, serve } from "./harness.mjs";
 
 const sizes = process.argv.slice(2).map(Number).filter((n) => n > 0);
-const median = (all) => [...all].sort((x, y) => x - y)[all.length >> 1];
 const cpuOf = (pid) => { const f = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" "); return (Number(f[11]) + Number(f[12])) * 10; };
+
+const part = (all, share) => [...all].sort((x, y) => x - y)[Math.min(all.length - 1, Math.floor(all.length * share))];
+
+/** From the key to the drawn inspector, in the page's own time. */
+const selectNext = () => new Promise((done) => {
+  const start = performance.now(), pane = document.querySelector(".inspector");
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+  const wait = () => (pane.ariaBusy === "true" ? setTimeout(wait, 1) : requestAnimationFrame(() => setTimeout(() => done(performance.now() - start), 0)));
+  wait();
+});
+/** What each of n steps takes up to the end of its frame. */
+const frames = async ([what, n]) => {
+  const rows = document.getElementById("rows"), graph = document.getElementById("graph"), out = [];
+  for (let i = 0; i < n; i++) {
+    await new Promise((r) => requestAnimationFrame(r));
+    const start = performance.now();
+    if (what === "scroll") rows.scrollTop += 400;
+    else graph.dispatchEvent(new WheelEvent("wheel", { deltaX: i % 2 ? 5 : -3, deltaY: 31, bubbles: true, cancelable: true }));
+    await new Promise((r) => requestAnimationFrame(() => setTimeout(r, 0)));
+    out.push(performance.now() - start);
+  }
+  return out;
+};
 
 async function look(folder) {
   const started = Date.now(), server = await serve([folder]), up = Date.now() - started, cpu = cpuOf(server.child.pid);
   const page = await (await browser.newContext({ viewport: { width: 1440, height: 900 } })).newPage(), cdp = await page.context().newCDPSession(page);
   await cdp.send("Performance.enable", { timeDomain: "threadTicks" });
   const busy = async () => (await cdp.send("Performance.getMetrics")).metrics.find((m) => m.name === "TaskDuration").value * 1000;
+  /** Wall times of f, and the CPU time of the page's thread for each of them. */
+  const timed = async (f, n) => { const before = await busy(), all = await f(); return `median ${part(all, 0.5).toFixed(0)}, p95 ${part(all, 0.95).toFixed(0)}, worst ${Math.max(...all).toFixed(0)} ms, ${(((await busy()) - before) / n).toFixed(0)} ms CPU`; };
   const before = await busy();
   await page.goto(server.link);
   await page.waitForSelector("#app[data-paint]", { timeout: 120000 });
-  const thread = (await busy()) - before, paint = Number(await page.locator("#app").getAttribute("data-paint"));
+  const thread = (await busy()) - before, told = (key) => page.locator("#app").getAttribute(`data-${key}`);
   await page.waitForSelector("#app[data-ready]", { timeout: 120000 });
-  await page.locator("#rows").focus();
-  const picks = [];
-  for (let i = 0; i < 9; i++) {
-    await page.keyboard.press("j");
-    await page.waitForFunction(() => document.getElementById("heat-d") || document.getElementById("no-tensors"), null, { timeout: 30000 });
-    picks.push(Number((await page.locator(".inspector").getAttribute("data-ms")) ?? NaN));
-  }
-  for (let i = 0; i < 3; i++) await page.click("#unfold");
-  const box = await page.locator("#graph").boundingBox(), frames = [];
-  await page.mouse.move(box.x + 100, box.y + 100);
-  await page.mouse.down();
-  for (let i = 0; i < 40; i++) { await page.mouse.move(box.x + 100 + 4 * i, box.y + 100 + 3 * i); frames.push(Number(await page.locator("#graph").getAttribute("data-frame"))); }
-  await page.mouse.up();
-  const rows = await page.locator("#rows .row").count();
-  console.log(`| ${await page.locator("#row-count").innerText()} | server up ${up} ms, ${cpu} ms CPU | first paint ${paint} ms, ${thread.toFixed(0)} ms CPU of the page's thread | selection to inspector ${median(picks)} ms | pan frame ${median(frames)} ms, worst ${Math.max(...frames)} | ${rows} rows exist |`);
+  console.log(`| ${await page.locator("#row-count").innerText()} | load ${loadavg()[0].toFixed(1)} | server up ${up} ms, ${cpu} ms CPU | first paint ${await told("paint")} ms, ready ${await told("ready")} ms; to first paint ${thread.toFixed(0)} ms CPU of the page's thread | ${await page.locator("#rows .row").count()} rows exist |`);
+  await page.evaluate(selectNext);
+  console.log(`|   select to inspector: ${await timed(async () => { const all = []; for (let i = 0; i < 40; i++) all.push(await page.evaluate(selectNext)); return all; }, 40)} |`);
+  console.log(`|   scroll frame: ${await timed(() => page.evaluate(frames, ["scroll", 60]), 60)} |`);
+  console.log(`|   pan frame, as it opens: ${await timed(() => page.evaluate(frames, ["pan", 60]), 60)} |`);
+  await page.click("#unfold-all");
+  await page.waitForFunction(() => document.getElementById("graph").ariaBusy === "false", null, { timeout: 120000 });
+  console.log(`|   pan frame, all unfolded: ${await timed(() => page.evaluate(frames, ["pan", 60]), 60)} |`);
+  await page.click("#fit");
+  console.log(`|   pan frame, all in view: ${await timed(() => page.evaluate(frames, ["pan", 60]), 60)} |`);
   await page.context().close();
   await server.stop();
 }
@@ -65,7 +85,7 @@ async function tensor(dims) {
 
 for (const n of sizes.length ? sizes : [10000, 100000]) {
   const folder = join(dir, `chain${n}`);
-  analyze(make("chain", String(n)), "jit", folder, ["--skip-determinism", ...(n > 20000 ? ["--save", "none"] : [])]);
+  analyze(make("chain", String(n)), "eager", folder, ["--skip-determinism", "--reference", "eager:fp64", ...(n > 20000 ? ["--save", "none"] : [])]);
   await look(folder);
 }
 if (!sizes.length) await tensor([1024, 1024, 1024]);

@@ -204,7 +204,7 @@ await test("part 7, inspector: errors, metadata, a heatmap cell as recorded, lin
   await tab(page, "elements");
   await page.locator("#worst button").first().click();
   await page.waitForFunction((w) => document.getElementById("readout").dataset.index === w, named);
-  equal(await page.$$eval("#panel-distribution canvas", (all) => all.length), 4, "histogram, error, scatter, channels");
+  equal(await page.$$eval("#panel-distribution canvas", (all) => all.length), 6, "histogram, error, scatter, channels, the two other axes");
   const [download] = await Promise.all([page.waitForEvent("download"), page.click("#npy-b")]);
   const npy = readFileSync(await download.path());
   ok(npy.subarray(npy.length - b.length * 4).equals(Buffer.from(b.buffer, b.byteOffset, b.length * 4)), "npy");

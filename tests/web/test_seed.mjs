@@ -40,7 +40,8 @@ class Net(torch.nn.Module):
 torch.manual_seed(0)
 plumb.save_intermediates(Net().eval(), (torch.arange(12).reshape(2, 6),), "net.onnx", "net.safetensors", input_names=["ids"], output_names=["y"])
 `);
-execFileSync("/usr/bin/python3", ["net.py"], { cwd: dir, env: { ...process.env, PYTHONPATH: join(root, "python"), PLUMB_PROGRAM: plumb }, stdio: ["ignore", "ignore", "inherit"] });
+const record = (program) => execFileSync("/usr/bin/python3", [program], { cwd: dir, env: { ...process.env, PYTHONPATH: join(root, "python"), PLUMB_PROGRAM: plumb }, stdio: ["ignore", "ignore", "inherit"] });
+record("net.py");
 const FAULT = "jit:inject=scale@Relu:1";
 
 /** Everything the reader is told to see, once the culprit is selected. */
@@ -126,9 +127,11 @@ await test("seed: a culprit that B has no counterpart for is first, and shown ag
   await page.context().close();
 });
 
-await test("seed: the same by keyboard alone", async () => {
+await test("seed: the same by keyboard alone, in as many actions", async () => {
   const server = await serve([join(dir, "net.onnx"), "--source", dir]), page = await open(server.link);
+  let actions = 0; // going to a control and using it is one
   const tabTo = async (id) => {
+    actions++;
     for (let i = 0; i < 80; i++) {
       if (await page.evaluate((x) => document.activeElement?.id === x, id)) return;
       await page.keyboard.press("Tab");
@@ -144,6 +147,7 @@ await test("seed: the same by keyboard alone", async () => {
   await tabTo("browse-reference");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.activeElement?.closest(".browser li"));
+  actions++;
   for (let i = 0; i < 40 && !(await page.evaluate(() => document.activeElement.textContent.startsWith("net.safetensors"))); i++) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   ok((await page.inputValue("#set-reference")).endsWith("/net.safetensors"), "chosen");
@@ -151,7 +155,10 @@ await test("seed: the same by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.waitForSelector("#verdict-badge.wrong", { timeout: 60000 });
   await page.waitForSelector("#app[data-ready]");
+  actions++;
   await page.keyboard.press("j"); // the first row
+  ok(actions <= 8, `${actions} actions`);
+  figures.actions_by_keyboard = actions;
   await seen(page, "by keyboard");
   const culprit = await text(page, "#point-name");
   await tabTo("graph"); // along the edges and back
@@ -165,6 +172,40 @@ await test("seed: the same by keyboard alone", async () => {
   equal(page.problems, []);
   await page.context().close();
   equal((await server.stop()).code, 0);
+});
+
+await test("seed: the exported model is wrong: the page says so, with the calls that the exporter dropped", async () => {
+  writeFileSync(join(dir, "clamped.py"), `import torch
+import plumb
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        y = self.l(x) * 3
+        y.view(-1).clamp_(0, 1)
+        return y + 0.25
+
+
+torch.manual_seed(2)
+plumb.save_intermediates(Net().eval(), (torch.randn(3, 4),), "clamped.onnx", "clamped.safetensors", input_names=["x"], output_names=["y"])
+`);
+  record("clamped.py");
+  const folder = join(dir, "clamped");
+  analyze(join(dir, "clamped.onnx"), "jit", folder, ["--reference", join(dir, "clamped.safetensors")]);
+  const page = await open(report(folder, join(dir, "clamped.html")));
+  ok((await text(page, "#at-fault")).includes("exported model is wrong"), await text(page, "#at-fault"));
+  ok(/clamp_\s*dropped.*clamped\.py:12.*y\.view\(-1\)\.clamp_\(0, 1\)/s.test(await text(page, "#lost-calls")), await text(page, "#lost-calls"));
+  equal((await values(page))[0], "y", "the value that it makes wrong is first");
+  await page.locator("#rows .row").first().click();
+  await page.waitForSelector("#lost .lit");
+  equal(await text(page, "#lost .lit"), "y.view(-1).clamp_(0, 1)", "in the source pane");
+  await page.screenshot({ path: join(shots, "lost.png") });
+  equal(page.problems, []);
+  await page.context().close();
 });
 
 await finish();

@@ -1,6 +1,6 @@
 // Small drawings: histograms, scatter, bars. Each is a canvas with a label that says in words what it shows, ticks on
 // its axes, and the value under the pointer. Ticks are ten lines of ours: d3-scale would be 30 kB for them.
-import type { Stats } from "./data";
+import type { Profile, Stats } from "./data";
 import { cssColour, h, number, sized, tip } from "./dom";
 
 const LEFT = 34,
@@ -193,21 +193,22 @@ export function scatter(s: Stats, width: number): HTMLElement | null {
   return figure("A against B", c, h("span", {}, "B →, A ↑; red: off by more than 5 % of the range"));
 }
 
-export function channels(s: Stats, width: number, pick: (channel: number) => void): HTMLElement | null {
-  const errors = s.channels;
-  if (!errors?.length) return null;
+/** Bars of the largest error by index; one that is not finite is as tall as the chart, in the colour of NaN. */
+function errorBars(
+  label: string,
+  errors: number[],
+  dim: number,
+  width: number,
+  told: (bar: number) => string,
+  pick: (bar: number) => void,
+): Chart {
   const most = Math.max(...errors.filter(Number.isFinite), 1e-300),
     n = errors.length;
-  const at = (x: number): number => Math.min(n - 1, Math.floor(x * n));
-  const c = chart(
-    `Largest error of each of ${n} channels of axis ${s.channel_axis}`,
-    width,
-    100,
-    (x) => `index ${at(x)} of axis ${s.channel_axis}: ${number(errors[at(x)])}\nclick to show it`,
-  );
+  const at = (x: number): number => Math.min(n - 1, Math.max(0, Math.floor(x * n)));
+  const c = chart(label, width, 100, (x) => `${told(at(x))}: ${number(errors[at(x)])}\nclick to show it`);
   axes(
     c,
-    ticks(0, n, 6).map((x) => [x / n, String(x)]),
+    ticks(0, dim, 6).map((x) => [x / dim, String(x)]),
     [
       [1, number(most, 2)],
       [0.5, number(most / 2, 2)],
@@ -219,6 +220,34 @@ export function channels(s: Stats, width: number, pick: (channel: number) => voi
     const t = Number.isFinite(x) ? (x / most) * c.height : c.height;
     c.g.fillRect(i * w, c.height - t, Math.max(1, w - 0.5), t);
   });
-  c.e.onclick = (ev) => pick(at(Math.max(0, (ev.offsetX - LEFT) / c.width)));
-  return figure(`Largest error along axis ${s.channel_axis}`, c, h("span", {}, "click to show a channel"));
+  c.e.onclick = (ev) => pick(at((ev.offsetX - LEFT) / c.width));
+  return c;
+}
+
+export function channels(s: Stats, width: number, pick: (channel: number) => void): HTMLElement | null {
+  const errors = s.channels,
+    axis = s.channel_axis ?? 0;
+  if (!errors?.length) return null;
+  const label = `Largest error of each of ${errors.length} channels of axis ${axis}`;
+  const c = errorBars(label, errors, errors.length, width, (i) => `index ${i} of axis ${axis}`, pick);
+  return figure(`Largest error along axis ${axis}`, c, h("span", {}, "click to show a channel"));
+}
+
+/** The same along another axis; a bar may stand for several indices. */
+export function profile(p: Profile, width: number, pick: (index: number) => void): HTMLElement {
+  const n = p.largest.length,
+    first = (i: number): number => Math.ceil((i * p.dim) / n),
+    last = (i: number): number => Math.ceil(((i + 1) * p.dim) / n) - 1;
+  const name = (i: number): string =>
+    first(i) === last(i) ? `index ${first(i)}` : `indices ${first(i)} to ${last(i)}`;
+  const c = errorBars(
+    `Largest error along axis ${p.axis}, ${p.dim} indices`,
+    p.largest,
+    p.dim,
+    width,
+    (i) => `${name(i)} of axis ${p.axis}`,
+    (i) => pick(first(i)),
+  );
+  c.e.dataset.axis = String(p.axis);
+  return figure(`Largest error along axis ${p.axis}`, c, h("span", {}, n < p.dim ? `${n} groups of ${p.dim}` : ""));
 }

@@ -185,7 +185,14 @@ export interface Stats {
   worst?: { index: number[]; a: number; b: number; whole?: string[] }[]; // whole: A, B, A - B, digit by digit
   channel_axis?: number;
   channels?: number[];
+  profiles?: Profile[]; // of the other axes
   scatter?: number[];
+}
+/** The largest error along an axis; of a long one, group i holds the indices with floor(index * groups / dim) = i. */
+export interface Profile {
+  axis: number;
+  dim: number;
+  largest: number[];
 }
 export interface SliceRequest {
   axes: [number, number];
@@ -248,11 +255,32 @@ interface Tables {
 
 /** A point as it came, read when it is asked for: 100,000 of them must not be unpacked before the first paint. */
 class Row implements Point {
+  // What sorting, colouring and searching read of every point, looked up once.
+  readonly value: string;
+  readonly op: string;
+  readonly module: string;
+  readonly class: string | null;
+  readonly metrics: (number | null)[];
+  readonly colours: string;
+  readonly verdict: string;
+  readonly nonfinite: [number, number] | null;
+  private readonly flags: number;
   constructor(
     private row: any[],
     private t: Tables,
     readonly index: number,
-  ) {}
+  ) {
+    const { at } = t;
+    this.value = row[at.value];
+    this.op = row[at.op];
+    this.module = row[at.module];
+    this.class = row[at.class];
+    this.metrics = row[at.metrics];
+    this.colours = row[at.colours];
+    this.verdict = row[at.verdict];
+    this.nonfinite = row[at.nonfinite] ?? null;
+    this.flags = row[at.flags];
+  }
   private get(column: string): any {
     return this.row[this.t.at[column]];
   }
@@ -262,17 +290,8 @@ class Row implements Point {
     const [dtype, shape, strides, offset, flags, kept] = this.t.sides[x[0]];
     return { dtype, shape, strides, offset, flags, hash: x[1], kept };
   }
-  get value(): string {
-    return this.get("value");
-  }
   get node(): string {
     return this.get("node");
-  }
-  get op(): string {
-    return this.get("op");
-  }
-  get module(): string {
-    return this.get("module");
   }
   get source(): string {
     return this.get("source");
@@ -293,31 +312,28 @@ class Row implements Point {
     return this.get("layout");
   }
   get input(): boolean {
-    return !!(this.get("flags") & 1);
+    return !!(this.flags & 1);
   }
   get output(): boolean {
-    return !!(this.get("flags") & 2);
+    return !!(this.flags & 2);
   }
   get accepted(): boolean {
-    return !!(this.get("flags") & 4);
+    return !!(this.flags & 4);
   }
   get match(): boolean {
-    return !!(this.get("flags") & 8);
+    return !!(this.flags & 8);
   }
   get measured(): boolean {
-    return !!(this.get("flags") & 16);
+    return !!(this.flags & 16);
   }
   get zero(): boolean {
-    return !!(this.get("flags") & 32);
+    return !!(this.flags & 32);
   } // the reference is 0 everywhere, A is not
   get fails(): boolean {
-    return !!(this.get("flags") & 64);
+    return !!(this.flags & 64);
   }
   get model_wrong(): boolean {
-    return !!(this.get("flags") & 128);
-  }
-  get nonfinite(): [number, number] | null {
-    return this.get("nonfinite") ?? null;
+    return !!(this.flags & 128);
   }
   get counterpart_op(): string {
     return this.get("counterpart_op") ?? "";
@@ -331,17 +347,8 @@ class Row implements Point {
   get b(): Side | null {
     return this.side(this.get("b"));
   }
-  get class(): string | null {
-    return this.get("class");
-  }
   get precision(): string | null {
     return this.get("precision");
-  }
-  get metrics(): (number | null)[] {
-    return this.get("metrics");
-  }
-  get colours(): string {
-    return this.get("colours");
   }
   get limits(): ([number, number] | null)[] {
     return this.t.limits[this.get("limits")];
@@ -360,9 +367,6 @@ class Row implements Point {
   }
   get excuse(): string {
     return this.get("excuse");
-  }
-  get verdict(): string {
-    return this.get("verdict");
   }
   get reason(): string {
     return this.get("reason");
@@ -447,6 +451,7 @@ function readStats(raw: any): Stats {
     quantiles,
     worst: raw.worst?.map((w: any) => ({ index: w.index, a: must(w.a), b: must(w.b), whole: w.whole })),
     channels: raw.channels?.map(must),
+    profiles: raw.profiles?.map((p: any) => ({ axis: p.axis, dim: p.dim, largest: p.largest.map(must) })),
     scatter: raw.scatter?.map(must),
   };
 }

@@ -80,8 +80,12 @@ export function score(x: number | null | undefined, digits = 4): string {
 /** A canvas of the element's own size in device pixels; draws in CSS pixels. */
 export function sized(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const scale = window.devicePixelRatio || 1;
-  canvas.width = Math.max(1, Math.round(width * scale));
-  canvas.height = Math.max(1, Math.round(height * scale));
+  const [w, hgt] = [Math.max(1, Math.round(width * scale)), Math.max(1, Math.round(height * scale))];
+  if (canvas.width !== w || canvas.height !== hgt) {
+    // a new size takes new memory: not for every frame
+    canvas.width = w;
+    canvas.height = hgt;
+  }
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   const g = canvas.getContext("2d")!;

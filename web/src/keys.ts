@@ -49,6 +49,7 @@ export function keys(
     [[" "], "fit the graph", () => structure.fit()],
     [["["], "fold the selection's module", () => structure.foldSelection()],
     [["]"], "unfold the selection's module", () => structure.unfoldSelection()],
+    [["a"], "paths from the selection to what is selected next", () => structure.path()],
     [["t"], "trace inputs and outputs", () => store.set({ trace: !app.state.trace })],
     [["+", "="], "zoom in", () => structure.zoom(1.25)],
     [["-"], "zoom out", () => structure.zoom(0.8)],

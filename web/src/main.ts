@@ -100,8 +100,7 @@ function connect({ app, navigator, structure, code, inspector }: Panes): void {
     }
     if (has("metric")) structure.recolour();
     if (has("value")) {
-      navigator.update();
-      navigator.reveal();
+      navigator.follow();
       structure.clearNote();
       structure.reveal();
       code.update();
@@ -115,7 +114,8 @@ function connect({ app, navigator, structure, code, inspector }: Panes): void {
     if (has("open")) structure.relayout();
     if (has("graph")) void structure.choose();
     if (has("dims")) location.reload();
-    if (has("trace")) {
+    if (has("trace", "path")) {
+      if (!has("value")) structure.clearNote();
       structure.reveal();
       structure.redraw();
     }

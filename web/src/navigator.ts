@@ -190,6 +190,12 @@ export class Navigator {
     this.drawPlot();
   }
 
+  /** Another value is selected: the list is the same. */
+  follow(): void {
+    this.drawLegend();
+    this.reveal();
+  }
+
   private counted = -1;
   private counts: Record<string, number> = {};
   private drawColours(): void {
@@ -331,7 +337,13 @@ export class Navigator {
       "span",
       { class: "about" },
       h("span", { class: "kind" }, clean(kind || "local error", 80)),
-      b.effect === null ? null : h("span", { class: "effect" }, `effect ${percent(b.effect)}`),
+      b.effect === null
+        ? null
+        : h(
+            "span",
+            { class: "effect", title: `${percent(b.effect)} of the outputs' error comes from this operation` },
+            `effect ${percent(b.effect)}`,
+          ),
       h("span", { class: "module quiet" }, clean(b.module || p.module, 80)),
     );
   }
@@ -381,12 +393,35 @@ export class Navigator {
   private paintPlot(): void {
     const { app } = this,
       points = app.session.points,
-      m = app.metric,
-      higher = app.session.metrics[m].higher;
+      m = app.metric;
     const width = this.plot.parentElement?.clientWidth ?? 0,
       height = 44;
     if (!width || !points.length) return;
+    const { theme, palette } = document.documentElement.dataset,
+      dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    const look = [m, width, theme, palette, dark, devicePixelRatio].join();
+    if (look !== this.barsLook) this.paintBars(width, height);
+    this.barsLook = look;
     const g = sized(this.plot, width, height);
+    g.drawImage(this.bars, 0, 0, width, height);
+    if (app.point) {
+      g.fillStyle = cssColour("text");
+      g.fillRect((app.point.index / points.length) * width, 0, 1.5, height);
+    }
+    this.plot.setAttribute(
+      "aria-label",
+      `Error along the graph, ${app.session.metrics[m].name}; ${points.length} values`,
+    );
+  }
+
+  private bars = document.createElement("canvas"); // the plot without the selection
+  private barsLook = "";
+  private paintBars(width: number, height: number): void {
+    const { app } = this,
+      points = app.session.points,
+      m = app.metric,
+      higher = app.session.metrics[m].higher;
+    const g = sized(this.bars, width, height);
     const bad = (p: Point): number => {
       const x = p.metrics[m];
       if (p.class === "structural" || p.class === "nonfinite") return Infinity;
@@ -421,13 +456,5 @@ export class Navigator {
       g.fillStyle = colours[signOf(p, m)];
       g.fillRect(x, height - tall[x] * height, bar, tall[x] * height);
     });
-    if (app.point) {
-      g.fillStyle = cssColour("text");
-      g.fillRect((app.point.index / points.length) * width, 0, 1.5, height);
-    }
-    this.plot.setAttribute(
-      "aria-label",
-      `Error along the graph, ${app.session.metrics[m].name}; ${points.length} values`,
-    );
   }
 }

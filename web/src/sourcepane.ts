@@ -22,17 +22,19 @@ export function highlight(text: string, language: "py" | "c"): (Node | string)[]
 }
 
 export class SourcePane {
+  private path = h("span", { class: "path" }); // stays on top, however far the text is scrolled
   private body = h("div", { class: "scroll", id: "source-body", tabIndex: 0 });
   readonly element = h(
     "section",
     { class: "pane source", "aria-label": "Source" },
-    h("div", { class: "bar" }, h("strong", {}, "Source")),
+    h("div", { class: "bar" }, h("strong", {}, "Source"), this.path),
     this.body,
   );
   constructor(private app: App) {}
 
   update(): void {
     const p = this.app.selected;
+    fill(this.path, p && this.crumbs(p));
     if (!p) {
       fill(this.body, this.lost(), ...this.modules());
       if (!this.body.childElementCount)
@@ -43,7 +45,6 @@ export class SourcePane {
     const file = h("div", { class: "file" });
     fill(
       this.body,
-      this.crumbs(p),
       this.line(p, node, file),
       h("h3", {}, "ONNX"),
       h("pre", { class: "onnx", id: "onnx-text" }, this.text(p, node)),
@@ -79,13 +80,19 @@ export class SourcePane {
 
   private line(p: Point, node: GraphNode | null, file: HTMLElement): HTMLElement {
     const where = p.source || (node?.file ? `${node.file}:${node.line}` : "");
-    if (node?.code) fill(file, h("pre", { class: "lit" }, ...highlight(clean(node.code), "py")));
+    const named = /^\w+$/.test(node?.code ?? ""); // some exporters give the function instead of the line
+    if (node?.code && !named) fill(file, h("pre", { class: "lit" }, ...highlight(clean(node.code), "py")));
     return h(
       "div",
       {},
       h("h3", {}, "Program"),
       where
-        ? h("div", { class: "mono", id: "source-line" }, clean(where))
+        ? h(
+            "div",
+            { class: "mono" },
+            h("span", { id: "source-line" }, clean(where)),
+            named ? ` in ${clean(node!.code, 80)}` : "",
+          )
         : h(
             "div",
             { class: "quiet" },
@@ -110,7 +117,11 @@ export class SourcePane {
       const pre = h("pre", { class: "code", id: "source-text", tabIndex: 0 }, ...lines);
       fill(into, pre);
       const lit = pre.querySelector<HTMLElement>(".lit");
-      if (lit) pre.scrollTop = lit.offsetTop - pre.offsetTop - pre.clientHeight / 2;
+      if (lit) {
+        pre.scrollTop = lit.offsetTop - pre.offsetTop - pre.clientHeight / 2;
+        const below = lit.getBoundingClientRect().bottom - this.body.getBoundingClientRect().bottom;
+        if (below > -8) this.body.scrollTop += below + Math.min(60, this.body.clientHeight / 2);
+      }
     } catch {
       // Not below --source: the recorded line stands above.
       into.append(
@@ -193,7 +204,18 @@ export class SourcePane {
 
   /** Modules with values that diverge, the worst first. */
   private modules(): HTMLElement[] {
-    const bad = new Map<string, { n: number; worst: Point }>();
+    if (this.badOf !== this.app.metric) this.findBad();
+    const bad = this.bad;
+    const rows = [...bad].sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict)).slice(0, 60);
+    if (!rows.length) return [];
+    return this.moduleList(rows);
+  }
+  private bad = new Map<string, { n: number; worst: Point }>(); // by module
+  private badOf = -1; // the metric they are counted by
+  private findBad(): void {
+    const bad = this.bad;
+    this.badOf = this.app.metric;
+    bad.clear();
     for (const p of this.app.session.points) {
       const c = signOf(p, this.app.metric);
       if (c !== "r" && rankOf(p.verdict) < 5) continue;
@@ -204,8 +226,8 @@ export class SourcePane {
         if (rankOf(p.verdict) > rankOf(old.worst.verdict)) old.worst = p;
       }
     }
-    const rows = [...bad].sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict)).slice(0, 60);
-    if (!rows.length) return [];
+  }
+  private moduleList(rows: [string, { n: number; worst: Point }][]): HTMLElement[] {
     return [
       h("h3", {}, "Diverging modules"),
       h(

@@ -7,6 +7,8 @@ import { signOf } from "./rows";
 import type { Change } from "./variants";
 
 declare const WORKER_SOURCE: string;
+const MARGIN = 16; // around a graph that is fitted
+const SPECKS = 0.12; // zoomed out further, boxes have no borders
 let workerUrl = "";
 
 /** What a stage shows: a graph, its points, and what became of each node on the other side. */
@@ -149,6 +151,7 @@ export class Stage {
       "mid",
     ])
       this.colours[name] = cssColour(name);
+    this.miniDrawn = false;
     this.trace();
     this.redraw();
   }
@@ -160,6 +163,7 @@ export class Stage {
 
   private take(s: Scene): void {
     this.shown = s;
+    this.miniDrawn = false;
     this.laid = this.asked;
     if (this.fitNext) this.settle();
     if (this.app.selected) this.centre();
@@ -188,35 +192,74 @@ export class Stage {
     return this.shown.items.find((i) => i.node < 0 && !i.open && above.has(i.group)) ?? null;
   }
 
+  /** Everything that is reached from a node along the edges, or against them; with the node itself. */
+  private reached(node: number, against: boolean): Set<number> {
+    const [from, to] = against ? [1, 0] : [0, 1],
+      next = new Map<number, number[]>();
+    for (const e of this.outline!.edges) {
+      const l = next.get(e[from]);
+      if (l) l.push(e[to]);
+      else next.set(e[from], [e[to]]);
+    }
+    const seen = new Set<number>([node]),
+      stack = [node];
+    for (let n = stack.pop(); n !== undefined; n = stack.pop())
+      for (const v of next.get(n) ?? [])
+        if (!seen.has(v)) {
+          seen.add(v);
+          stack.push(v);
+        }
+    return seen;
+  }
+
+  /** What lies on a path between two nodes, whichever comes first. */
+  private between(a: number, b: number): Set<number> {
+    for (const [from, to] of [
+      [a, b],
+      [b, a],
+    ]) {
+      const down = this.reached(from, false);
+      if (!down.has(to)) continue;
+      const up = this.reached(to, true);
+      return new Set([...down].filter((n) => up.has(n)));
+    }
+    return new Set();
+  }
+
+  /** Says what the path is, and what is on it. */
+  private alongPath(end: GraphNode | null): Set<number> | null {
+    const { app } = this,
+      start = app.byValue.get(app.state.path) ?? app.others.get(app.state.path),
+      first = start && this.scenery?.nodeOf(start);
+    if (!first) return null;
+    const name = clean(app.state.path, 60);
+    if (!end || end === first) {
+      this.say(`Path from ${name}: select the other end.`);
+      return null;
+    }
+    const on = this.between(first.index, end.index),
+      inside = on.size - 2;
+    if (!on.size) {
+      this.say(`No path between ${name} and the selection.`);
+      return new Set([first.index, end.index]);
+    }
+    this.say(
+      `Path from ${name}: ${inside < 1 ? "directly connected" : inside === 1 ? "1 operation between" : `${inside} operations between`}. Path again ends it.`,
+    );
+    return on;
+  }
+
   private trace(): void {
     const node = this.selectedNode(),
-      o = this.outline;
+      o = this.outline,
+      { state } = this.app;
     this.kept = null;
-    if (!this.app.state.trace || !node || !o) return;
-    const kept = new Set<number>([node.index]);
-    for (const [from, to] of [
-      [0, 1],
-      [1, 0],
-    ] as const) {
-      const next = new Map<number, number[]>();
-      for (const e of o.edges) {
-        const l = next.get(e[from]);
-        if (l) l.push(e[to]);
-        else next.set(e[from], [e[to]]);
-      }
-      const seen = new Set<number>([node.index]),
-        stack = [node.index];
-      for (let n = stack.pop(); n !== undefined; n = stack.pop())
-        for (const v of next.get(n) ?? [])
-          if (!seen.has(v)) {
-            seen.add(v);
-            kept.add(v);
-            stack.push(v);
-          }
-    }
-    this.kept = kept;
+    if (!o) return;
+    if (state.path) this.kept = this.alongPath(node);
+    else if (state.trace && node)
+      this.kept = new Set([...this.reached(node.index, false), ...this.reached(node.index, true)]);
     this.keptGroups.clear();
-    for (const n of kept)
+    for (const n of this.kept ?? [])
       for (let g = o.nodeGroup[n]; g > 0 && !this.keptGroups.has(o.ids[g]); g = o.parents[g])
         this.keptGroups.add(o.ids[g]);
   }
@@ -233,11 +276,12 @@ export class Stage {
     const { clientWidth: w, clientHeight: hgt } = this.box;
     if (!w || !this.shown.width) return;
     this.fitNext = false;
-    this.k = Math.min(1.2, Math.max(0.005, Math.min(w / (this.shown.width + 40), hgt / (this.shown.height + 40))));
-    if (this.k < least) this.k = Math.min(0.8, Math.max(this.k, w / (this.shown.width + 40)));
+    const free = (n: number): number => Math.max(40, n - 2 * MARGIN),
+      across = free(w) / this.shown.width;
+    this.k = Math.min(1.2, Math.max(0.005, Math.min(across, free(hgt) / this.shown.height)));
+    if (this.k < least) this.k = Math.min(0.8, Math.max(this.k, across));
     this.x = w / 2 - (this.shown.width * this.k) / 2;
-    this.y = Math.max(20, hgt / 2 - (this.shown.height * this.k) / 2);
-    if (this.shown.height * this.k > hgt) this.y = 20;
+    this.y = Math.max(MARGIN, hgt / 2 - (this.shown.height * this.k) / 2);
     this.redraw();
   }
 
@@ -476,8 +520,7 @@ export class Stage {
     g.scale(k, k);
     const selected = this.selectedItem();
     for (const i of this.shown.items) if (i.open && visible(i)) this.drawFrame(g, i);
-    g.lineWidth = 1;
-    for (const e of this.shown.edges) this.drawEdge(g, e, top, bottom);
+    this.drawEdges(g, [left, top, right, bottom]);
     for (const i of this.shown.items) if (!i.open && visible(i)) this.drawBox(g, i, i === selected);
     if (selected?.open) this.outlineOf(g, selected);
     this.drawMini();
@@ -498,34 +541,60 @@ export class Stage {
     }
   }
 
-  private drawEdge(g: CanvasRenderingContext2D, e: Edge, top: number, bottom: number): void {
-    const a = this.shown.items[e.from],
-      b = this.shown.items[e.to];
-    if (!a || !b) return;
-    const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y];
-    if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) return;
-    const dim = this.kept && !(this.isKept(a) && this.isKept(b));
-    g.strokeStyle = dim ? this.colours.faint : this.colours.line;
-    g.lineWidth = Math.min(4, 1 + Math.log2(e.count) / 2);
-    g.beginPath();
-    g.moveTo(ax, ay);
-    if (Number.isNaN(e.lane)) g.bezierCurveTo(ax, ay + 16, bx, by - 16, bx, by);
-    else {
-      g.bezierCurveTo(ax, ay + 14, e.lane, ay + 6, e.lane, ay + 26);
-      g.lineTo(e.lane, by - 26);
-      g.bezierCurveTo(e.lane, by - 6, bx, by - 14, bx, by);
+  /** Edges of one look are one path: thousands of strokes would take longer than a frame. */
+  private drawEdges(g: CanvasRenderingContext2D, [left, top, right, bottom]: number[]): void {
+    const looks = new Map<string, { path: Path2D; colour: string; width: number }>(),
+      told: [Edge, number, number][] = [];
+    for (const e of this.shown.edges) {
+      const a = this.shown.items[e.from],
+        b = this.shown.items[e.to];
+      if (!a || !b) continue;
+      const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height, b.x + b.width / 2, b.y],
+        straight = Number.isNaN(e.lane);
+      if (Math.max(ay, by) < top || Math.min(ay, by) > bottom) continue;
+      if (Math.max(ax, bx, straight ? ax : e.lane) < left || Math.min(ax, bx, straight ? ax : e.lane) > right) continue;
+      const colour = this.kept && !(this.isKept(a) && this.isKept(b)) ? this.colours.faint : this.colours.line,
+        width = Math.min(4, 1 + Math.log2(e.count) / 2),
+        key = `${colour} ${width}`;
+      let look = looks.get(key);
+      if (!look) looks.set(key, (look = { path: new Path2D(), colour, width }));
+      look.path.moveTo(ax, ay);
+      if (straight) {
+        look.path.bezierCurveTo(ax, ay + 16, bx, by - 16, bx, by);
+        if (this.k > 0.75) told.push([e, (ax + bx) / 2 + 3, (ay + by) / 2 + 3]);
+      } else this.lane(look.path, e.lane, [ax, ay, bx, by], top, bottom);
     }
-    g.stroke();
-    if (this.k > 0.75 && this.scenery && Number.isNaN(e.lane)) {
-      const p = this.app.byValue.get(this.scenery.graph.values[e.value]);
-      const shape = p?.a?.shape ?? p?.b?.shape;
-      if (!shape) return;
-      g.fillStyle = this.colours.text;
-      g.globalAlpha = 0.6;
-      g.font = "9px ui-monospace, monospace";
-      g.fillText(`[${shape.join(",")}]`, (ax + bx) / 2 + 3, (ay + by) / 2 + 3);
-      g.globalAlpha = 1;
+    for (const { path, colour, width } of looks.values()) {
+      g.strokeStyle = colour;
+      g.lineWidth = width;
+      g.stroke(path);
     }
+    this.drawShapes(g, told);
+  }
+
+  /** A long edge runs beside the boxes; of its line only what is seen is drawn. */
+  private lane(path: Path2D, x: number, [ax, ay, bx, by]: number[], top: number, bottom: number): void {
+    const down = (y: number): number => Math.min(bottom + 9, Math.max(top - 9, y));
+    if (ay + 26 > top) path.bezierCurveTo(ax, ay + 14, x, ay + 6, x, ay + 26);
+    else path.moveTo(x, down(ay + 26));
+    path.lineTo(x, down(by - 26));
+    if (by - 26 < bottom) {
+      path.moveTo(x, by - 26);
+      path.bezierCurveTo(x, by - 6, bx, by - 14, bx, by);
+    }
+  }
+
+  /** Shapes of the values beside their edges. */
+  private drawShapes(g: CanvasRenderingContext2D, edges: [Edge, number, number][]): void {
+    g.fillStyle = this.colours.text;
+    g.globalAlpha = 0.6;
+    g.font = "9px ui-monospace, monospace";
+    for (const [e, x, y] of edges) {
+      const p = this.app.byValue.get(this.scenery!.graph.values[e.value]),
+        shape = p?.a?.shape ?? p?.b?.shape;
+      if (shape) g.fillText(`[${shape.join(",")}]`, x, y);
+    }
+    g.globalAlpha = 1;
   }
 
   private isKept(i: Item): boolean {
@@ -560,6 +629,10 @@ export class Stage {
       change = i.node >= 0 ? (this.scenery!.change?.[i.node] ?? null) : null,
       culprit = p?.verdict === "culprit",
       paint = this.paintOf(i);
+    if (this.k < SPECKS) {
+      this.drawSpeck(g, i, paint, selected);
+      return;
+    }
     const gone = change === "removed" || change === "fused" || change === "folded";
     g.globalAlpha = this.isKept(i) ? 1 : 0.25;
     g.fillStyle = this.k < 0.35 ? paint : culprit ? this.colours["bad-tint"] : this.colours.panel;
@@ -581,6 +654,15 @@ export class Stage {
       if (i.node >= 0) this.drawOperation(g, i, paint, change, gone);
       else this.drawGroup(g, i);
     }
+    g.globalAlpha = 1;
+    if (selected) this.outlineOf(g, i);
+  }
+
+  /** From far away a box is its colour: thousands of them are on the screen. */
+  private drawSpeck(g: CanvasRenderingContext2D, i: Item, paint: string, selected: boolean): void {
+    g.globalAlpha = this.isKept(i) ? 1 : 0.25;
+    g.fillStyle = paint;
+    g.fillRect(i.x, i.y, i.width, i.height);
     g.globalAlpha = 1;
     if (selected) this.outlineOf(g, i);
   }
@@ -651,8 +733,21 @@ export class Stage {
       y + this.shown.height * k <= this.box.clientHeight;
     this.mini.hidden = whole; // all of it is seen anyway
     if (whole) return;
-    const g = sized(this.mini, Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s));
-    const red: Item[] = [];
+    const [w, hgt] = [Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s)];
+    if (!this.miniDrawn) this.paintMini(w, hgt, s);
+    this.miniDrawn = true;
+    const g = sized(this.mini, w, hgt);
+    g.drawImage(this.miniBase, 0, 0, w, hgt);
+    g.strokeStyle = this.colours.select;
+    g.lineWidth = 1.5;
+    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
+  }
+
+  private miniBase = document.createElement("canvas"); // the minimap without the frame of what is visible
+  private miniDrawn = false;
+  private paintMini(w: number, hgt: number, s: number): void {
+    const g = sized(this.miniBase, w, hgt),
+      red: Item[] = [];
     for (const i of this.shown.items) {
       if (i.open) continue;
       const roll = i.node < 0 ? this.rolled.get(i.group) : null;
@@ -662,9 +757,6 @@ export class Stage {
     }
     g.fillStyle = this.colours.r;
     for (const i of red) g.fillRect(i.x * s - 2, i.y * s - 1, i.width * s + 4, Math.max(4, i.height * s + 2));
-    g.strokeStyle = this.colours.select;
-    g.lineWidth = 1.5;
-    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
   }
 
   save(): void {

@@ -16,6 +16,7 @@ export interface State {
   dims: string; // of a model that nothing was compared with: "batch=2"
   graph: string; // which one, or two: "given", "executed", "given+executed" (merged), "given|executed" (side by side), …
   trace: boolean;
+  path: string; // a value: what lies between it and the selection
   axes: string; // "row,col" of the heatmaps; "" = chosen by plumb
   index: string; // of the other axes
   window: string; // "row,col,rows,cols"
@@ -43,6 +44,7 @@ export const defaults: State = {
   dims: "",
   graph: "given",
   trace: false,
+  path: "",
   axes: "",
   index: "",
   window: "",

@@ -37,6 +37,8 @@ export class Structure {
   constructor(private app: App) {
     const button = (id: string, label: string, title: string, f: () => void): HTMLElement =>
       h("button", { id, title, onclick: f }, label);
+    const sign = (id: string, label: string, title: string, f: () => void): HTMLElement =>
+      h("button", { id, title, "aria-label": title, onclick: f }, label);
     this.picker.onchange = () => app.store.set({ graph: this.picker.value });
     this.element = h(
       "section",
@@ -48,19 +50,30 @@ export class Structure {
         this.picker,
         button("fit", "Fit", "fit (space)", () => this.fit()),
         app.session.blame.length ? button("next-culprit", "▲ next", "next culprit (c)", () => app.culprit()) : null,
-        button("fold-all", "Fold all", "fold everything", () => app.store.set({ open: [] })),
-        button("unfold-all", "Unfold all", "unfold everything", () => app.store.set({ open: ["*"] })),
-        button("unfold", "Unfold", "unfold the selection's module (])", () => this.unfoldSelection()),
-        button("fold", "Fold", "fold the selection's module ([)", () => this.foldSelection()),
+        h(
+          "span",
+          { class: "joined", role: "group", "aria-label": "Fold" },
+          sign("fold-all", "⊟", "Fold all", () => app.store.set({ open: [] })),
+          sign("fold", "−", "Fold the selection's module ([)", () => this.foldSelection()),
+          sign("unfold", "+", "Unfold the selection's module (])", () => this.unfoldSelection()),
+          sign("unfold-all", "⊞", "Unfold all", () => app.store.set({ open: ["*"] })),
+        ),
         button("trace", "Trace", "dim everything that is not upstream or downstream (t)", () =>
           app.store.set({ trace: !app.state.trace }),
         ),
-        button("png", "PNG", "save as a picture", () => this.stages[0].save()),
+        button("path", "Path", "paths between the selection and the next value you select (a)", () => this.path()),
+        sign("png", "⤓", "Save as PNG", () => this.stages[0].save()),
         this.legend,
       ),
       this.box,
     );
     this.arrange(1);
+    const pressed = (): void => {
+      for (const key of ["trace", "path"] as const)
+        this.element.querySelector(`#${key}`)!.setAttribute("aria-pressed", String(!!app.state[key]));
+    };
+    app.store.on(pressed);
+    pressed();
   }
 
   private arrange(n: number): void {
@@ -269,6 +282,13 @@ export class Structure {
   }
   clearNote(): void {
     for (const s of this.stages) s.clearNote();
+  }
+  /** From the selection to what is selected next; the second time it ends. */
+  path(): void {
+    const { state, store, selected } = this.app;
+    if (state.path) store.set({ path: "" });
+    else if (selected) store.set({ path: selected.value });
+    else this.stages[0].say("Select a value first: a path starts at the selection.");
   }
   foldSelection(): void {
     this.stages[0].foldSelection();

@@ -33,7 +33,7 @@ export function coverageText(s: Session): string {
 
 const run = (r: Run): string => clean([r.spec || r.backend, r.version, r.path].filter((x) => x).join(" "));
 
-const faults: Record<string, string> = {
+export const faults: Record<string, string> = {
   runtime: "The runtime is wrong: it differs from its own model.",
   model: "The exported model is wrong: it differs from the recording.",
   both: "Both are wrong: the exported model differs from the recording, and the runtime from its model.",

@@ -1,9 +1,10 @@
 // The tensors of the selection: heatmaps of A, the difference and B with one cursor, their figures, and the worst
 // elements. Cells are square, so that a picture has the shape of its slice.
 import type { App } from "./app";
-import { channels, errorHistogram, histogram, scatter } from "./charts";
+import { ChannelGrid } from "./channelgrid";
+import { channels, errorHistogram, histogram, profile, scatter } from "./charts";
 import { difference, type Picture, type Point, type SliceRequest, type Stats, type TensorOf } from "./data";
-import { clean, fill, h, keepFocus, number, table } from "./dom";
+import { clean, fill, h, keepFocus, number, table, tip } from "./dom";
 import { paint, paintScale, rangeOf, valueAt, wildOf, type Range } from "./heat";
 
 type SideName = "a" | "b" | "d";
@@ -32,6 +33,14 @@ export function cellSize(
   return [tall, wide, k === beside && n > 1];
 }
 
+interface HeatMap {
+  side: SideName;
+  canvas: HTMLCanvasElement;
+  image: HTMLCanvasElement;
+  bar: HTMLCanvasElement;
+  ticks: HTMLElement;
+}
+
 export class Tensors {
   private selected: Point | null = null;
   private of: TensorOf | null = null;
@@ -40,7 +49,8 @@ export class Tensors {
   private picture: Picture | null = null; // as it is shown
   private cursor: [number, number] | null = null; // cell of the picture
   private readout = h("output", { class: "mono readout", id: "readout", "aria-live": "polite" });
-  private maps: { side: SideName; canvas: HTMLCanvasElement; image: HTMLCanvasElement }[] = [];
+  private maps: HeatMap[] = [];
+  private grid: ChannelGrid;
   private asked = 0;
   private pendingJump: number[] | null = null;
   private enlarged = h("dialog", { id: "enlarged", "aria-label": "Tensors, enlarged" });
@@ -52,6 +62,7 @@ export class Tensors {
     private into: { tensors: HTMLElement; distribution: HTMLElement; elements: HTMLElement },
   ) {
     new ResizeObserver(() => this.drawMaps()).observe(pane);
+    this.grid = new ChannelGrid(app.source, (axis, c) => this.pickChannel(axis, c));
     document.body.append(this.enlarged);
     this.enlarged.onclose = () => this.redraw();
   }
@@ -79,6 +90,7 @@ export class Tensors {
       this.first = this.picture = null;
       this.cursor = this.pendingJump = null;
       this.maps = [];
+      this.grid.forget();
       fill(this.into.tensors, of === null ? null : h("p", { class: "quiet" }, "Loading…"));
       fill(this.into.distribution);
       fill(this.into.elements);
@@ -130,11 +142,9 @@ export class Tensors {
     const start = performance.now(),
       { source } = this.app;
     try {
-      const stats = this.stats ?? (await source.stats(of));
+      const [stats, first] = await Promise.all([this.stats ?? source.stats(of), this.first ?? source.slice(of, null)]);
       if (ask !== this.asked) return;
       this.stats = stats;
-      const first = this.first ?? (await source.slice(of, null));
-      if (ask !== this.asked) return;
       this.first = first;
       const request = this.request();
       let picture = first,
@@ -173,9 +183,18 @@ export class Tensors {
         this.readout,
         this.pickers(),
       ];
-      if (this.enlarged.open)
-        fill(this.enlarged, h("button", { onclick: () => this.enlarged.close() }, "Close"), ...view);
-      else fill(this.into.tensors, ...view);
+      if (this.enlarged.open) {
+        fill(this.into.tensors, h("p", { class: "quiet" }, "Shown enlarged."));
+        fill(
+          this.enlarged,
+          h("button", { id: "shrink", class: "corner", onclick: () => this.enlarged.close() }, "Close"),
+          h("h2", {}, clean(this.selected!.value, 160)),
+          ...view,
+        );
+      } else {
+        fill(this.enlarged);
+        fill(this.into.tensors, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
+      }
       fill(
         this.into.distribution,
         histogram(s, width),
@@ -183,6 +202,7 @@ export class Tensors {
         this.sides(s),
         scatter(s, width),
         channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)),
+        ...(s.profiles ?? []).map((x) => profile(x, width, (i) => this.pickChannel(x.axis, i))),
         s.seen < s.n ? h("p", { class: "quiet" }, `From a sample of ${s.seen} of ${s.n} elements.`) : null,
       );
       fill(this.into.elements, this.worst(s));
@@ -348,15 +368,17 @@ export class Tensors {
           role: "img",
           "aria-label": `Heatmap of ${name}; arrow keys move the cursor`,
         });
-        this.maps.push({ side, canvas, image: document.createElement("canvas") });
+        const bar = h("canvas", { class: "scale", id: `scale-${side}`, "aria-hidden": "true" }),
+          ticks = h("div", { class: "ticks", id: `range-${side}` });
+        this.maps.push({ side, canvas, image: document.createElement("canvas"), bar, ticks });
         this.listen(canvas, p);
         return h(
           "figure",
           { class: "heat", id: `figure-${side}` },
           h("figcaption", {}, h("strong", {}, name)),
           canvas,
-          h("canvas", { class: "scale", id: `scale-${side}`, "aria-hidden": "true" }),
-          h("div", { class: "ticks", id: `range-${side}` }),
+          bar,
+          ticks,
           this.wild(side),
         );
       });
@@ -437,24 +459,25 @@ export class Tensors {
       m.canvas.height = hgt;
       m.canvas.style.width = `${w}px`;
       m.canvas.style.height = `${hgt}px`;
-      this.drawScale(m.side, kind, range, Math.max(w, 84));
+      this.drawScale(m, kind, range, Math.max(w, 72));
     }
     this.drawCursor();
   }
 
   /** The colour bar with its ends and its middle. */
-  private drawScale(side: SideName, kind: "value" | "difference", range: Range, width: number): void {
-    const bar = document.getElementById(`scale-${side}`) as HTMLCanvasElement | null,
-      ticks = document.getElementById(`range-${side}`);
-    if (!bar || !ticks) return;
+  private drawScale({ bar, ticks }: HeatMap, kind: "value" | "difference", range: Range, width: number): void {
+    const { log } = this.app.state;
     bar.style.width = ticks.style.width = `${width}px`;
     paintScale(bar, kind);
     fill(
       ticks,
       ...(width < 130 ? [0, 1] : [0, 0.5, 1]).map((t) =>
-        h("span", {}, number(valueAt(t, kind, range, this.app.state.log), 3)),
+        h("span", {}, number(valueAt(t, kind, range, log), width < 100 ? 2 : 3)),
       ),
     );
+    bar.onmousemove = (e) =>
+      tip(number(valueAt(e.offsetX / Math.max(1, bar.clientWidth), kind, range, log), 4), e.clientX, e.clientY);
+    bar.onmouseleave = () => tip("");
   }
 
   private drawCursor(): void {
@@ -599,11 +622,15 @@ export class Tensors {
     if (this.selected === p) this.finishJump();
   }
 
+  /** An index of an axis: the slice there, or the part of the pictures where it stands. */
   private pickChannel(axis: number, c: number): void {
-    const p = this.picture!;
-    if (p.axes.includes(axis)) return;
-    const index = [...p.index];
+    const p = this.picture!,
+      index = [...p.index];
     index[axis] = c;
-    this.app.store.set({ axes: p.axes.join(), index: index.join(), tab: "tensors" });
+    if (p.axes.includes(axis)) {
+      const other = p.axes[1 - p.axes.indexOf(axis)];
+      if (other >= 0) index[other] = Math.floor(p.dims[other] / 2);
+      this.jump(index);
+    } else this.app.store.set({ axes: p.axes.join(), index: index.join(), tab: "tensors" });
   }
 }
