@@ -84,6 +84,8 @@ def every_fault():
                 for n, backend in enumerate(("ort", "eager", "jit")):
                     if backend == "jit" and (style != "genai" or kind == "fp16"):
                         continue  # a C compiler takes 10 s and more for each shape
+                    if backend == "ort" and fault == "overflow":
+                        continue  # it computes half floats in float here: nothing overflows
                     yield fault, style, kind, backend, (1 + n, 3 - n)[n % 2], 8 + n
 
 

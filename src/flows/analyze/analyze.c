@@ -417,8 +417,8 @@ static void say_gold(pl_analysis *x) {
     pl_verdict_unstable(x->session, NULL, "the fp64 run is not deterministic");
 }
 
-/* Quantised against float, every layer is off: the effect of each ranks them. An effect costs a run
- * in fp64; large models get the usual few. */
+/* A quantised decoder against its float source: every layer is off, and the effect of each ranks
+ * them. An effect costs a run in fp64; large models get the usual few. */
 static size_t effects_of(const pl_analysis *x) {
     const pl_graph *g = x->replayed->graph;
     double weights = 0;
@@ -427,12 +427,18 @@ static size_t effects_of(const pl_analysis *x) {
     return weights * MANY_EFFECTS < MAX_EFFECT_WORK ? MANY_EFFECTS : 0;
 }
 
+static bool is_quantised_decoder(const pl_analysis *x) {
+    const pl_value *logits = pl_graph_find(x->replayed->graph, "logits");
+    return x->reference_model != NULL && logits != NULL && logits->is_output &&
+           pl_model_has_flag(x->model, PL_OP_LEVELS | PL_OP_DEQUANTIZE) &&
+           !pl_model_has_flag(x->replayed, PL_OP_LEVELS | PL_OP_DEQUANTIZE);
+}
+
 static pl_status blame(pl_analysis *x, pl_err *err) {
     /* By default everything is kept if it is small enough. */
     if (x->options->save == NULL) x->keep_all = 2 * pl_spool_bytes(x->a.spool) < SAVE_ALL_BELOW;
     const pl_run_data a = pl_analysis_run_data(x, &x->a), b = pl_analysis_reference_data(x);
-    const bool quantised =
-        x->reference_model != NULL && pl_model_has_flag(x->model, PL_OP_LEVELS | PL_OP_DEQUANTIZE);
+    const bool quantised = is_quantised_decoder(x);
     const pl_blame_options options = { .pool = x->pool,
                                        .max_effects = quantised ? effects_of(x) : 0,
                                        .by_logits = quantised,
