@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Planted faults on WebGPU (bench/device/faults.py) in small: each is named first, nobody else but Erf, whose shader is wrong. TAP.
+"""Planted faults on WebGPU (bench/device/planted.py) in small: each is named first, nobody else but Erf, whose shader is wrong. TAP.
 Another seed than the benchmark's. --full: 200 faults."""
 import sys
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/device"))
-import faults as device  # noqa: E402
+import planted as device  # noqa: E402
 
 BACKEND = "ort:providers=WebGPU"
 

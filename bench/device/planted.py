@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 """Planted faults on WebGPU: a model with one changed node or weight runs on the device, the original is the reference.
 
-  bench/device/faults.py [--faults N] [--seconds S] [--seed K] [--backend SPEC] [--write]
+  bench/device/planted.py [--faults N] [--seconds S] [--seed K] [--backend SPEC] [--write]
 
 Uses the models and faults of bench/blame. A fault counts as found when the first entry of blame holds the changed node, and every
 entry that does not hold it is an innocent, except Erf of a WebGPU shader, which is a real bug (bench/device/repros/erf-webgpu) and
 is counted apart. Invisible: fp64 runs of both models agree. Small: below what replay always finds on a CPU (bench/blame) times what
-the profile allows. --write: figures into bench/device/faults.md. Exit 1 when less than 98 % are found or an innocent is named.
+the profile allows. --write: figures into bench/device/planted.md. Exit 1 when less than 98 % are found or an innocent is named.
 """
 import argparse
 import random
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "bench/blame"))
 import faults  # noqa: E402
 import run as bench  # noqa: E402
 
-PAGE = ROOT / "bench/device/faults.md"
+PAGE = ROOT / "bench/device/planted.md"
 HEAVY = ("mobilenet", "ppocr-cls")
 
 
@@ -85,7 +85,7 @@ def write_page(results, lab, backend, seed):
         row[0] += what not in ("invisible", "small", "failed")
         row[1] += what == "found"
     text = ["# Planted faults on a device", "",
-            f"`bench/device/faults.py --seed {seed} --write`: `{backend}` under its precision profile, {len(results)} faults.", "",
+            f"`bench/device/planted.py --seed {seed} --write`: `{backend}` under its precision profile, {len(results)} faults.", "",
             "| outcome | faults |", "|---|--:|"]
     text += [f"| {k} | {v} |" for k, v in sorted(n.items())]
     text += ["", f"Visible {visible}, found {n.get('found', 0)}; innocents named {innocents}; Erf, a real bug of the shader, named beside them {lab.n_erf} times.", "",
