@@ -1,4 +1,5 @@
 /* Programs that show the bug in ONNX Runtime without plumb. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,19 +32,21 @@ bool pl_repro_is_ort(const pl_repro *r) {
 
 typedef struct settings {
     pl_spec spec;
-    const char *opt, *disable;
+    const char *opt, *disable, *providers;
     long threads;
 } settings;
 
 static pl_status read_settings(const pl_repro *r, settings *s, pl_err *err) {
     static const plumb_option_def any = { "*", "TEXT", NULL };
-    *s = (settings){ .opt = "all", .disable = "" };
+    *s = (settings){ .opt = "all", .disable = "", .providers = "" };
     PL_TRY(pl_spec_parse(r->backend, "ort", &any, 1, &s->spec, err));
     const char *opt = pl_option_value(s->spec.options, s->spec.n_options, "opt");
     const char *disable = pl_option_value(s->spec.options, s->spec.n_options, "disable");
     const char *threads = pl_option_value(s->spec.options, s->spec.n_options, "threads");
+    const char *providers = pl_option_value(s->spec.options, s->spec.n_options, "providers");
     if (opt != NULL) s->opt = opt;
     if (disable != NULL) s->disable = disable;
+    if (providers != NULL) s->providers = providers;
     s->threads = threads == NULL ? r->threads
                                  : pl_option_int(s->spec.options, s->spec.n_options, "threads", 0);
     return PL_OK;
@@ -83,6 +86,40 @@ static void put_disabled(pl_buf *out, pl_escape language, const char *names) {
     pl_buf_release(&joined);
 }
 
+/* How a language's package calls a provider: Python WebGpuExecutionProvider, Node webgpu, C WebGPU.
+ */
+static void put_provider(pl_buf *out, pl_escape language, const char *name, size_t n) {
+    static const char *const python[][2] = { { "WebGPU", "WebGpu" },
+                                             { "TensorRT", "Tensorrt" },
+                                             { "XNNPACK", "Xnnpack" } };
+    char text[100];
+    snprintf(text, sizeof(text), "%.*s", (int)(n < 60 ? n : 60), name);
+    for (size_t i = 0; language == PL_ESCAPE_PYTHON && i < sizeof(python) / sizeof(python[0]); i++)
+        if (strcmp(text, python[i][0]) == 0) snprintf(text, sizeof(text), "%s", python[i][1]);
+    if (language == PL_ESCAPE_PYTHON)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "ExecutionProvider");
+    for (char *at = text; language == PL_ESCAPE_JAVASCRIPT && *at != '\0'; at++)
+        *at = (char)tolower((unsigned char)*at);
+    pl_escape_put(out, language, text);
+}
+
+/* "a+b" as "'a', 'b', 'cpu'": the CPU is always last. */
+static void put_providers(pl_buf *out, pl_escape language, const char *names) {
+    for (const char *at = names; *at != '\0';) {
+        const size_t n = strcspn(at, "+");
+        if (n != 3 || memcmp(at, "CPU", 3) != 0) {
+            put_provider(out, language, at, n);
+            pl_buf_puts(out, ", ");
+        }
+        at += n + (at[n] == '+');
+    }
+    if (language == PL_ESCAPE_C) {
+        pl_buf_puts(out, "0");
+    } else {
+        put_provider(out, language, "CPU", 3);
+    }
+}
+
 static void put_limits(const pl_repro *r, pl_buf *out) {
     for (size_t i = 0; i < r->model->graph->n_outputs; i++)
         pl_buf_printf(out, "%s%.17g", i == 0 ? "" : ", ", limit_of(r, i));
@@ -97,6 +134,8 @@ static bool must_fail(const pl_repro *r) {
 static void put_python(const pl_repro *r, const settings *s, pl_buf *out) {
     pl_buf_printf(out, "LEVEL, THREADS = %d, %ld\nDISABLE = [", level_of(s->opt), s->threads);
     if (s->disable[0] != '\0') put_disabled(out, PL_ESCAPE_PYTHON, s->disable);
+    pl_buf_puts(out, "]\nPROVIDERS = [");
+    put_providers(out, PL_ESCAPE_PYTHON, s->providers);
     pl_buf_puts(out, "]\nLIMITS = [");
     put_limits(r, out);
     pl_buf_printf(out,
@@ -116,7 +155,9 @@ static void put_node(const pl_repro *r, const settings *s, pl_buf *out) {
     } else {
         pl_buf_puts(out, "{};\n");
     }
-    pl_buf_puts(out, "const LIMITS = [");
+    pl_buf_puts(out, "const PROVIDERS = [");
+    put_providers(out, PL_ESCAPE_JAVASCRIPT, s->providers);
+    pl_buf_puts(out, "];\nconst LIMITS = [");
     put_limits(r, out);
     pl_buf_printf(out,
                   "];  // half of the error observed, by output\nconst MUST_FAIL = %s;  // the bug "
@@ -147,6 +188,9 @@ static void put_c(const pl_repro *r, const settings *s, pl_buf *out) {
                   s->threads);
     put_disabled(out, PL_ESCAPE_C, s->disable);
     pl_buf_puts(out, "\n");
+    pl_buf_puts(out, "static const char *const providers[] = { ");
+    put_providers(out, PL_ESCAPE_C, s->providers);
+    pl_buf_puts(out, " };\n");
     put_names(out, "inputs", graph->inputs, graph->n_inputs);
     put_names(out, "outputs", graph->outputs, graph->n_outputs);
     pl_buf_puts(out,
