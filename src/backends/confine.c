@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/backend_int.h"
 #include "backends/guard/sandbox.h"
@@ -38,10 +37,9 @@ static pl_status add_folder_of(pl_confinement *c, const char *flag, const char *
 /* A symbolic link is opened where it leads: a model of the Hugging Face cache lies in another
  * folder, and its external data beside it there. */
 static pl_status add_link(pl_confinement *c, const char *path, pl_err *err) {
-    char first;
-    char *real = readlink(path, &first, 1) < 0 ? NULL : realpath(path, NULL);
+    char *real = pl_path_real(path);
     const pl_status st = real == NULL ? PL_OK : add_folder_of(c, "--read", real, err);
-    free(real); /* realpath allocates with malloc */
+    pl_free(real);
     return st;
 }
 

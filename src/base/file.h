@@ -66,6 +66,7 @@ pl_status pl_path_make_dirs(const char *path, pl_err *err); /* mkdir -p */
 /* dir + "/" + name; an absolute name is returned as it is. Caller frees; NULL = out of memory. */
 char *pl_path_join(const char *dir, const char *name);
 char *pl_path_dirname(const char *path); /* "." when there is no slash */
+char *pl_path_real(const char *path);    /* without symbolic links; NULL: not found, no memory */
 const char *pl_path_basename(const char *path);
 bool pl_path_has_suffix(const char *path, const char *suffix);
 /* Resolves `name` below `dir` and fails (PL_E_INVALID) when the real path, symlinks followed,

@@ -88,6 +88,13 @@ static bool is_below(const char *path, const char *dir) {
     return strncmp(path, dir, n) == 0 && path[n] == '/';
 }
 
+char *pl_path_real(const char *path) {
+    char *real = realpath(path, NULL);
+    char *copy = real == NULL ? NULL : pl_strdup(real);
+    free(real); /* realpath's memory must be freed with free() */
+    return copy;
+}
+
 pl_status pl_path_resolve_inside(const char *dir, const char *name, char **out, pl_err *err) {
     if (name[0] == '\0') return pl_fail(err, PL_E_INVALID, "empty file name");
     if (name[0] == '/')

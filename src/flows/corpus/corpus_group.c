@@ -69,6 +69,8 @@ static const char *name_of(const grouping *g, const pl_bug *b) {
     pl_buf out = PL_BUF_INIT;
     pl_buf_puts(&out, b->kind[0] == '\0' ? "failure" : b->kind);
     if (b->op[0] != '\0') pl_buf_printf(&out, " of %s", b->op);
+    if (b->op[0] == '\0' && b->message[0] == '\0' && b->ops[0] != '\0')
+        pl_buf_printf(&out, " in a model of %.80s", b->ops);
     if (b->dtypes[0] != '\0') pl_buf_printf(&out, " (%s)", b->dtypes);
     if (b->attrs[0] != '\0') pl_buf_printf(&out, " with %s", b->attrs);
     if (b->pass[0] != '\0') pl_buf_printf(&out, " by %s", b->pass);
@@ -191,6 +193,13 @@ static bool same_item(const pl_corpus_case *a, const pl_corpus_case *b) {
     return strcmp(a->model, b->model) == 0 && strcmp(a->data, b->data) == 0 && a->seed == b->seed;
 }
 
+/* "ort:opt=all" and "ort:lib=X" are one runtime; a bug of another one has another cause, even at
+ * the same operator of the same model. */
+static bool same_runtime(const char *a, const char *b) {
+    const size_t n = strcspn(a, ":");
+    return n == strcspn(b, ":") && strncmp(a, b, n) == 0;
+}
+
 /* Cases of one model are adjacent. */
 static void join_models(grouping *g) {
     pl_corpus *c = g->corpus;
@@ -199,6 +208,7 @@ static void join_models(grouping *g) {
         for (size_t k = i + 1; k < c->n_cases && same_item(&c->cases[i], &c->cases[k]); k++) {
             const size_t a = c->cases[i].group, b = c->cases[k].group;
             if (a == 0 || b == 0 || a == b ||
+                !same_runtime(c->cases[i].backend, c->cases[k].backend) ||
                 !are_related(&c->groups[a - 1].bug, &c->groups[b - 1].bug))
                 continue;
             /* Keeps the one with more information: a pass, else more cases. */

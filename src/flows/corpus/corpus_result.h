@@ -32,7 +32,7 @@ typedef struct pl_corpus_group {
     const char *smallest; /* key of the case with the smallest repro; "" = none has one */
     size_t repro_nodes;
     size_t n_cases, n_models;
-    size_t n_before; /* cases in the baseline; 0 = not known */
+    size_t n_before;    /* cases in the baseline; 0 = not known */
     size_t n_confirmed; /* cases on whose backend the smallest repro fails, too */
     const char **on;    /* by backend: "fails", "passes", "other", "error"; "" = not asked */
     const char *first_bad, *last_good; /* versions; "" = not known */

@@ -1,6 +1,5 @@
 /* Text for a terminal: the matrix as counts, then the groups. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -31,15 +30,15 @@ pl_status pl_corpus_print(const pl_corpus *corpus, const char *format, pl_buf *o
 /* From the page to the folder: "", "out/", or an absolute path when it is not below the page. */
 static const char *links_of(pl_arena *arena, const char *folder, const char *page) {
     char *dir = pl_path_dirname(page);
-    char *from = dir == NULL ? NULL : realpath(dir, NULL), *to = realpath(folder, NULL);
+    char *from = dir == NULL ? NULL : pl_path_real(dir), *to = pl_path_real(folder);
     const char *links = "";
     if (from != NULL && to != NULL && strcmp(from, to) != 0) {
         const size_t n = strlen(from);
         const bool below = strncmp(from, to, n) == 0 && to[n] == '/';
         links = pl_arena_printf(arena, "%s/", below ? to + n + 1 : to);
     }
-    free(from); /* realpath allocates with malloc */
-    free(to);
+    pl_free(from);
+    pl_free(to);
     pl_free(dir);
     return links == NULL ? "" : links;
 }

@@ -283,8 +283,11 @@ static pl_status dig(item *x, pl_err *err) {
         (x->status == PL_ITEM_DIVERGED || x->status == PL_ITEM_FAILED)) {
         PL_TRY(minify(x, err));
     }
-    if (x->has_repro || (x->blamed[0] == '\0' && x->bug.op[0] == '\0')) return PL_OK;
-    return pl_bug_look(&x->bug, x->path, x->blamed, false, x->work->arena, err);
+    if (x->has_repro) return PL_OK;
+    /* With nothing else to tell bugs apart, models of other operators are not one group. */
+    const bool unknown = x->blamed[0] == '\0' && x->bug.op[0] == '\0';
+    if (unknown && x->bug.message[0] != '\0') return PL_OK;
+    return pl_bug_look(&x->bug, x->path, x->blamed, unknown, x->work->arena, err);
 }
 
 /* ---- the answer ---- */

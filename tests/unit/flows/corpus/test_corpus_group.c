@@ -47,8 +47,8 @@ static const char *probe(void *ctx, const char *key, size_t backend) {
 }
 
 static void group(fixture *f, size_t n, const char *const (*answers)[2]) {
-    f->backends[0] = "old";
-    f->backends[1] = "new";
+    f->backends[0] = "ort:old";
+    f->backends[1] = "ort:new";
     f->versions[0] = "1.9.0";
     f->versions[1] = "1.10.0";
     f->answers = answers;
@@ -65,8 +65,8 @@ static void group(fixture *f, size_t n, const char *const (*answers)[2]) {
 static void test_group__one_signature_is_one_group(void **state) {
     (void)state;
     static const char *const answers[][2] = { { "passes", "fails" }, { "passes", "fails" } };
-    fixture f = { .cases = { case_of("k0", "a", "new", "Relu", ""),
-                             case_of("k1", "b", "new", "Relu", "") } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:new", "Relu", ""),
+                             case_of("k1", "b", "ort:new", "Relu", "") } };
     group(&f, 2, answers);
     assert_int_equal(f.corpus.n_groups, 1);
     assert_int_equal(f.corpus.groups[0].n_cases, 2);
@@ -80,8 +80,8 @@ static void test_group__one_signature_is_one_group(void **state) {
 static void test_group__a_repro_that_passes_elsewhere_splits(void **state) {
     (void)state;
     static const char *const answers[][2] = { { "fails", "passes" }, { "passes", "fails" } };
-    fixture f = { .cases = { case_of("k0", "a", "old", "Relu", ""),
-                             case_of("k1", "b", "new", "Relu", "") } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:old", "Relu", ""),
+                             case_of("k1", "b", "ort:new", "Relu", "") } };
     group(&f, 2, answers);
     assert_int_equal(f.corpus.n_groups, 2);
     assert_int_not_equal(f.cases[0].group, f.cases[1].group);
@@ -94,9 +94,9 @@ static void test_group__other_operators_or_passes_are_apart(void **state) {
     static const char *const answers[][2] = { { "fails", "fails" },
                                               { "fails", "fails" },
                                               { "fails", "fails" } };
-    fixture f = { .cases = { case_of("k0", "a", "new", "Relu", "X"),
-                             case_of("k1", "b", "new", "Relu", "Y"),
-                             case_of("k2", "c", "new", "Add", "X") } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:new", "Relu", "X"),
+                             case_of("k1", "b", "ort:new", "Relu", "Y"),
+                             case_of("k2", "c", "ort:new", "Add", "X") } };
     group(&f, 3, answers);
     assert_int_equal(f.corpus.n_groups, 3);
     pl_arena_free(f.corpus.arena);
@@ -109,9 +109,9 @@ static void test_group__versions_of_one_model_join(void **state) {
     static const char *const answers[][2] = { { "fails", "fails" },
                                               { "fails", "fails" },
                                               { "fails", "fails" } };
-    fixture f = { .cases = { case_of("k0", "a", "new", "Add", "Fusion"),
-                             case_of("k1", "a", "old", "Add", ""),
-                             case_of("k2", "b", "old", "Add", "") } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:new", "Add", "Fusion"),
+                             case_of("k1", "a", "ort:old", "Add", ""),
+                             case_of("k2", "b", "ort:old", "Add", "") } };
     f.cases[2].bug.ops = "Add Conv";
     group(&f, 3, answers);
     assert_int_equal(f.corpus.n_groups, 2);
@@ -124,7 +124,7 @@ static void test_group__versions_of_one_model_join(void **state) {
 static void test_group__what_agrees_has_none(void **state) {
     (void)state;
     static const char *const answers[][2] = { { "fails", "fails" } };
-    fixture f = { .cases = { case_of("k0", "a", "new", "Add", "") } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:new", "Add", "") } };
     f.cases[0].status = PL_ITEM_AGREE;
     group(&f, 1, answers);
     assert_int_equal(f.corpus.n_groups, 0);
