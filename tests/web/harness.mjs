@@ -59,7 +59,7 @@ const program = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSy
 if (!program) { console.log("1..0 # SKIP no /usr/bin/chromium: tools/setup test"); process.exit(0); }
 // One family of fonts, so that pictures of the page are the same on every machine that has it.
 const fonts = join(dir, "fonts.conf");
-writeFileSync(fonts, `<?xml version="1.0"?><fontconfig><dir>/usr/share/fonts/truetype/dejavu</dir><cachedir>${join(dir, "fonts")}</cachedir>${["sans-serif", "system-ui", "serif"].map((f) => `<alias><family>${f}</family><prefer><family>DejaVu Sans</family></prefer></alias>`).join("")}<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias></fontconfig>`);
+writeFileSync(fonts, `<?xml version="1.0"?><fontconfig><dir>/usr/share/fonts/truetype/dejavu</dir><selectfont><rejectfont>${["Serif", "Condensed", "ExtraLight", "Oblique"].map((x) => `<glob>*${x}*</glob>`).join("")}</rejectfont></selectfont><cachedir>${join(dir, "fonts")}</cachedir>${["sans-serif", "system-ui", "serif"].map((f) => `<alias><family>${f}</family><prefer><family>DejaVu Sans</family></prefer></alias>`).join("")}<alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias></fontconfig>`);
 export const browser = await chromium.launch({ executablePath: program, env: { ...process.env, FONTCONFIG_FILE: fonts }, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
 /** Every answer of the page's worker comes this late: what does not wait for it fails always, not once on a busy machine. */
 const delayWorkers = (ms) => {

@@ -46,10 +46,10 @@ export class SourcePane {
     fill(
       this.body,
       this.line(p, node, file),
+      this.lost(p),
       h("h3", {}, "ONNX"),
       h("pre", { class: "onnx", id: "onnx-text" }, this.text(p, node)),
       this.emitted(p),
-      this.lost(p),
       ...this.modules(),
     );
     this.body.scrollTop = 0;
