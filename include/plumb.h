@@ -703,7 +703,13 @@ typedef struct plumb_compare_options {
     const plumb_progress *progress; /* may be NULL */
     int strict_pairs;               /* no likely pairs */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+    int mpi; /* when an MPI launcher started this process as one of several ranks: share the values.
+                Ranks other than 0 get no session (*out is NULL) */
+    int stable_output; /* a session without dates, times and memory: equal runs, equal bytes */
 } plumb_compare_options;
+/* The number of tasks that srun started without MPI, when this process is one of several; else 0.
+ * Each would do the whole work. */
+PLUMB_API int plumb_mpi_plain_tasks(void);
 PLUMB_OPTIONS_INIT(plumb_compare_options, PLUMB_OPTIONS_COMPARE)
 /* Compares two recordings, or a model and a recording, or two models, all by path: pairs their
  * values, measures them, and finds where they diverge. Nothing paired is an error
@@ -1167,6 +1173,8 @@ typedef struct plumb_corpus_options {
                                    one in PATH */
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+    int mpi; /* when an MPI launcher started this process as one of several ranks: share the items.
+                Ranks other than 0 get no corpus (*out is NULL) */
 } plumb_corpus_options;
 PLUMB_OPTIONS_INIT(plumb_corpus_options, PLUMB_OPTIONS_CORPUS)
 

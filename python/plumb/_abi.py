@@ -402,7 +402,7 @@ plumb_compare_options._fields_ = [
     ("limits", c_char_p), ("baseline", c_char_p), ("write_baseline", c_char_p), ("plugins", POINTER(c_char_p)),
     ("n_plugins", c_size_t), ("details", POINTER(c_char_p)), ("n_details", c_size_t), ("metric", c_char_p),
     ("output", c_char_p), ("pack", c_int), ("progress", POINTER(plumb_progress)), ("strict_pairs", c_int),
-    ("sandbox", c_int)]
+    ("sandbox", c_int), ("mpi", c_int), ("stable_output", c_int)]
 plumb_analyze_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("reference", c_char_p),
     ("reference_model", c_char_p), ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int),
@@ -490,7 +490,7 @@ plumb_corpus_options._fields_ = [
     ("seeds", POINTER(c_uint64)), ("n_seeds", c_size_t), ("output", c_char_p), ("shard", c_char_p), ("jobs", c_int),
     ("timeout", c_double), ("memory_limit", c_uint64), ("max_queries", c_size_t), ("max_deaths", c_int),
     ("resume", c_int), ("baseline", c_char_p), ("write_baseline", c_char_p), ("program", c_char_p),
-    ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
+    ("progress", POINTER(plumb_progress)), ("sandbox", c_int), ("mpi", c_int)]
 plumb_corpus_summary._fields_ = [
     ("size", c_size_t), ("folder", c_char_p), ("exit_code", c_int), ("finished", c_int), ("n_models", c_size_t),
     ("n_backends", c_size_t), ("n_cases", c_size_t), ("n_groups", c_size_t), ("n_agree", c_size_t),
@@ -672,6 +672,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "plumb_store_ls": (c_int, [c_char_p, c_int, POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_store_verify": (c_int, [c_char_p, c_int, POINTER(c_size_t), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_store_gc": (c_int, [c_char_p, c_int, c_int, POINTER(c_void_p), POINTER(plumb_error)]),
+    "plumb_mpi_plain_tasks": (c_int, []),
     "plumb_compare": (c_int, [
         c_char_p, c_char_p, POINTER(plumb_compare_options), POINTER(c_void_p), POINTER(plumb_error)]),
     "plumb_nearest": (c_char_p, [c_char_p, POINTER(c_char_p), c_size_t]),

@@ -1,9 +1,6 @@
 /* Pairing, metadata and measuring. sync_trace.c finds where divergence begins. */
-#include "blame/sync.h"
-
 #include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +8,7 @@
 #include "backends/backend.h"
 #include "base/alloc.h"
 #include "blame/spread.h"
+#include "blame/sync_int.h"
 #include "pair/effective.h"
 #include "pair/layout.h"
 #include "session/detail.h"
@@ -18,34 +16,8 @@
 
 enum { SHARED_BYTES = 4 << 20, UNKNOWN_BYTES = 1 << 20, WALK_MAX = 64 };
 
-typedef struct work {
-    const pl_record *a, *b;
-    const char *layout;
-    pl_sync_point *point;
-    int64_t n_bytes; /* of both sides, for progress and for the choice of threads */
-    pl_judged judged;
-    bool done;    /* judged is set */
-    bool rounded; /* its integers come from reals */
-    double step;  /* value of one code, if the floats are only dequantised codes */
-    double *user;
-    bool wants_detail;
-    pl_status st;
-    pl_err err;
-} work;
-
-typedef struct syncing {
-    const pl_sync_side *side[PL_PAIR_SIDES];
-    const pl_sync_options *options;
-    pl_session *session;
-    pl_pair_side pair_side[PL_PAIR_SIDES];
-    pl_pair_graph graph[PL_PAIR_SIDES];
-    pl_arena *scratch;
-    work *works;
-    size_t n_works;
-    int64_t n_bytes;
-    _Atomic int64_t bytes_done;
-    atomic_bool cancelled;
-} syncing;
+typedef pl_sync_work work;
+typedef pl_syncing syncing;
 
 static const char *keep(pl_session *s, const char *text, pl_status *st, pl_err *err) {
     if (*text == '\0') return "";
@@ -180,8 +152,10 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
         return PL_OK;
     }
     pl_err trouble = PL_ERR_INIT;
+    const pl_judge *judge = &s->options->judge;
     const pl_status st =
-        pl_judge_tensors(&s->options->judge, pool, &pair, a, b, &w->judged, &trouble);
+        w->shared ? pl_judge_measured(judge, pool, &pair, a, b, &w->acc, &w->judged, &trouble)
+                  : pl_judge_tensors(judge, pool, &pair, a, b, &w->judged, &trouble);
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
     if (st != PL_OK) { /* the rule does not apply to this value; judge the others */
         w->point->facts.compared = false;
@@ -242,8 +216,7 @@ static pl_status measure_layout(const syncing *s, pl_pool *pool, work *w, const 
     return st;
 }
 
-/* Recordings of other tools have no hashes, and the debugger needs one to recognise a tensor. */
-static pl_status probe_side(pl_side *side, const pl_tensor *t, pl_err *err) {
+pl_status pl_sync_probe_side(pl_side *side, const pl_tensor *t, pl_err *err) {
     pl_dense dense;
     if (side->has_hash || t->dtype == PL_STRING) return PL_OK;
     PL_TRY(pl_dense_init(&dense, t, err));
@@ -262,13 +235,15 @@ static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) 
     }
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[0]->recording, w->a, &a, err));
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[1]->recording, w->b, &b, err));
-    PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[0]->recording, w->a, a, err));
-    PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[1]->recording, w->b, b, err));
+    if (!w->shared) {
+        PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[0]->recording, w->a, a, err));
+        PL_TRY_GOTO(done, st, pl_recording_check_tensor(s->side[1]->recording, w->b, b, err));
+    }
     fill_from_tensor(&w->point->a, a);
     fill_from_tensor(&w->point->b, b);
-    if (s->options->probe) {
-        PL_TRY_GOTO(done, st, probe_side(&w->point->a, a, err));
-        PL_TRY_GOTO(done, st, probe_side(&w->point->b, b, err));
+    if (s->options->probe && !w->shared) {
+        PL_TRY_GOTO(done, st, pl_sync_probe_side(&w->point->a, a, err));
+        PL_TRY_GOTO(done, st, pl_sync_probe_side(&w->point->b, b, err));
     }
     st = *w->layout != '\0' ? measure_layout(s, pool, w, a, b, err)
                             : measure_tensors(s, pool, w, a, b, err);
@@ -697,6 +672,10 @@ pl_status pl_sync_compare(const pl_sync_side *a, const pl_sync_side *b,
     PL_TRY_GOTO(done, st, add_points(&s, pairing, err));
     PL_TRY_GOTO(done, st, add_left_over(&s, pairing, err));
     PL_TRY_GOTO(done, st, find_precision(&s, false, err));
+    if (options->ranks != NULL) {
+        PL_TRY_GOTO(done, st, pl_sync_share(&s, err));
+        if (pl_ranks_rank(options->ranks) != 0) goto done;
+    }
     PL_TRY_GOTO(done, st, run_works(&s, err));
     PL_TRY_GOTO(done, st, look_again(&s, err));
     st = settle(&s, err);

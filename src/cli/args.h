@@ -37,6 +37,8 @@ const plumb_style *pl_cli_style(void);
     }
 bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
 /* --timeout, --memory-limit and --sandbox. */
+/* Did srun start several tasks without MPI? Each would do the whole work, into the same output. */
+bool pl_cli_check_tasks(plumb_error *err);
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, int *sandbox,
                    plumb_error *err);
 /* Options of the compiler (jit); without --backend they choose it. */

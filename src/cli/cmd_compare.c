@@ -43,6 +43,9 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_in
     write->sort = pl_args_value(args, "sort");
     write->style = pl_cli_style();
     o->pack = pl_args_flag(args, "pack");
+    o->stable_output = pl_args_flag(args, "stable-output");
+    o->mpi = 1;
+    if (!pl_cli_check_tasks(err)) return false;
     o->plugins = pl_args_all(args, "plugin", &o->n_plugins);
     o->details = pl_args_all(args, "detail", &o->n_details);
     return (o->plugins != NULL && o->details != NULL) || pl_args_no_memory(err);
@@ -82,6 +85,7 @@ static int run(const pl_args *args) {
     st = plumb_write_check(&write, &err);
     if (st == PLUMB_OK)
         st = plumb_compare(args->positional[0], args->positional[1], &options, &session, &err);
+    if (st == PLUMB_OK && session == NULL) goto done; /* a rank of MPI other than 0 */
     if (st == PLUMB_OK) st = plumb_session_write(session, &write, &text, &err);
     code = plumb_session_exit_code(session);
 done:
@@ -92,6 +96,7 @@ done:
     free((void *)(uintptr_t)options.plugins);
     free((void *)(uintptr_t)options.details);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
+    if (text == NULL) return 0;
     code = pl_command_print_take(args, text, code);
     if (options.output == NULL || (write.format != NULL && strcmp(write.format, "text") != 0))
         return code;
@@ -107,6 +112,7 @@ static const pl_option options[] = {
     { 'o', "output", "DIR", "session directory (default plumb-out/NAME-TIME)" },
     { 0, "no-session", NULL, "do not write a session" },
     { 0, "pack", NULL, "copy all tensors into the session" },
+    { 0, "stable-output", NULL, "leave out dates, times and memory" },
     { 0, "profile", "NAME", "rule for values: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same() (requires --profile torch)" },
     { 0, "tol", "X", "|a - r| <= X (|r| + rms(r)) for every element (default by precision)" },
@@ -140,6 +146,7 @@ const pl_command pl_command_compare = {
     .details = "A is under test, B the reference. Each is a recording (plumb's, safetensors,\n"
                "npz, .pt, GGUF, a folder of npy files, Polygraphy JSON) or a model (.onnx,\n"
                ".onnxtxt), which is run on --backend with the inputs of the other side.\n"
+               "Under mpirun or srun --mpi the ranks share the values of two recordings.\n"
                "Exit code: 0 agree, 1 diverged, 2 bad usage, bad input or nothing could be\n"
                "paired, 3 a backend failed, 4 disk or memory.",
     .examples = "  plumb compare mine.safetensors reference.safetensors\n"

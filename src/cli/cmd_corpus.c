@@ -151,7 +151,9 @@ static bool read_options(const pl_args *args, lists *l, plumb_corpus_options *o,
     o->resume = pl_args_flag(args, "resume");
     o->baseline = pl_args_value(args, "baseline");
     o->write_baseline = pl_args_value(args, "write-baseline");
-    return true;
+    /* Two ways to divide the items; the one that was asked for counts. */
+    o->mpi = pl_args_value(args, "shard") == NULL;
+    return !o->mpi || pl_cli_check_tasks(err);
 }
 
 /* ---- modes ---- */
@@ -233,6 +235,7 @@ done:
     free(l.seeds);
     free((void *)(uintptr_t)l.backends);
     if (st != PLUMB_OK) return pl_command_fail(args, &err);
+    if (text == NULL) return 0; /* a rank of MPI other than 0 */
     return pl_command_print_take(args, text, code);
 }
 
@@ -272,7 +275,8 @@ const pl_command pl_command_corpus = {
                "tabs: inputs=DIR, seed=N, dim=NAME=N, range=NAME=LO:HI, fill=WHAT.\n"
                "Exit code: 0 nothing new is wrong, 1 something is, 2 bad usage or nothing could\n"
                "be judged, 4 plumb's own trouble, or items are missing. A shard exits 0 when its\n"
-               "items are done; the verdict comes with --merge.",
+               "items are done; the verdict comes with --merge.\n"
+               "Under mpirun or srun --mpi the ranks share the items, unless --shard is given.",
     .examples = "  plumb corpus models --backend ort -o out\n"
                 "  plumb corpus models --backend ort --shard 2/4 -o shard2\n"
                 "  plumb corpus --merge shard1 shard2 shard3 shard4 -o out\n",

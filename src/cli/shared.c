@@ -75,6 +75,16 @@ static bool read_sandbox(const pl_args *args, int *out, plumb_error *err) {
     return pl_args_fail(err, PLUMB_E_USAGE, "--sandbox is '%s', expected on, off or require", word);
 }
 
+bool pl_cli_check_tasks(plumb_error *err) {
+    const int n = plumb_mpi_plain_tasks();
+    if (n == 0) return true;
+    return pl_args_fail(
+        err, PLUMB_E_USAGE,
+        "srun started %d tasks without MPI, and each would do all the work; use srun "
+        "--mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or set PLUMB_MPI=off",
+        n);
+}
+
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, int *sandbox,
                    plumb_error *err) {
     long long megabytes = 0;

@@ -8,6 +8,7 @@
 #include "base/door.h"
 #include "base/file_fault.h"
 #include "base/process.h"
+#include "base/ranks/ranks.h"
 
 /* The public codes are the internal ones; the tables must not drift apart. */
 _Static_assert((int)PLUMB_INT2 == (int)PL_I2, "plumb.h and dtype.def differ");
@@ -26,6 +27,10 @@ const char *plumb_status_name(plumb_status status) {
 
 int plumb_exit_code(plumb_status status) {
     return pl_status_exit_code(status);
+}
+
+int plumb_mpi_plain_tasks(void) {
+    return pl_launcher_plain_tasks();
 }
 
 void plumb_abandon(void) {

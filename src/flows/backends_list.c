@@ -8,6 +8,7 @@
 #include "backends/guard/sandbox.h"
 #include "base/alloc.h"
 #include "base/json.h"
+#include "base/ranks/ranks.h"
 #include "flows/api.h"
 #include "flows/api/options.h"
 #include "kernels/cpu.h"
@@ -177,6 +178,18 @@ static void put_cpu(pl_buf *out) {
         pl_buf_printf(out, "%20sno vnni: runtimes may clip u8 x s8 products at 16 bits\n", "");
 }
 
+/* Modules for `mpirun plumb corpus` and `compare`. */
+static void put_mpi(pl_buf *out) {
+    const char *name = NULL;
+    bool loads = false;
+    char why[400];
+    pl_buf_puts(out, "mpi      ");
+    for (size_t i = 0; pl_ranks_module_at(i, &name, &loads, why, sizeof(why)); i++)
+        pl_buf_printf(out, "%s%s: %s%s", i > 0 ? "; " : "", name,
+                      loads ? "available" : "not available: ", why);
+    pl_buf_putc(out, '\n');
+}
+
 struct plumb_backend_list {
     row *rows;
     size_t n_rows;
@@ -251,6 +264,7 @@ static void put_all_text(pl_buf *out) {
     }
     put_cpu(out);
     put_sandbox(out);
+    put_mpi(out);
 }
 
 plumb_status plumb_backends(plumb_format format, char **text, plumb_error *err) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "metric/accumulate_part.h"
 #include "metric/accumulate_plain.h"
 #include "metric/metric_block.h"
 
@@ -326,42 +327,102 @@ static pl_status check_pair(const pl_tensor *a, const pl_tensor *r, pl_err *err)
     return PL_OK;
 }
 
+/* Views are copied; the copies live as long as the pass. */
+typedef struct operands {
+    pl_tensor *a, *r;
+} operands;
+
+static pl_status pass_init(pass *p, operands *o, const pl_tensor *a, const pl_tensor *r,
+                           pl_err *err) {
+    PL_TRY(pl_tensor_contiguous(a, &o->a, err));
+    PL_TRY(pl_tensor_contiguous(r, &o->r, err));
+    *p = (pass){ .type_a = a->dtype,
+                 .type_r = r->dtype,
+                 .coarse = pl_dtype_coarser(a->dtype, r->dtype),
+                 .a = o->a->data,
+                 .r = o->r->data,
+                 .size_a = pl_dtype_bytes(a->dtype),
+                 .size_r = pl_dtype_bytes(r->dtype),
+                 .n = a->n_elements,
+                 .fast = fast_for(a->dtype, r->dtype) };
+    const int64_t n_parts = p->n > CHUNK ? PARTS_MAX : (p->n - 1) / group_for(p->n) + 1;
+    p->parts = pl_calloc((size_t)n_parts, sizeof *p->parts);
+    return p->parts == NULL ? pl_fail_memory(err, (size_t)n_parts * sizeof *p->parts) : PL_OK;
+}
+
+static void pass_release(pass *p, operands *o) {
+    pl_free(p->parts);
+    pl_tensor_unref(o->a);
+    pl_tensor_unref(o->r);
+}
+
 pl_status pl_accumulate(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, pl_accumulators *out,
                         pl_err *err) {
-    pl_status st = PL_OK;
-    pl_tensor *ca = NULL, *cr = NULL;
-    pl_accumulators *chunks = NULL, *parts = NULL;
+    pass p = { .n = 0 };
+    operands o = { NULL, NULL };
     PL_TRY(check_pair(a, r, err));
     pl_accumulators_init(out);
     if (a->n_elements == 0) return PL_OK;
-    PL_TRY_GOTO(done, st, pl_tensor_contiguous(a, &ca, err));
-    PL_TRY_GOTO(done, st, pl_tensor_contiguous(r, &cr, err));
-
-    const int64_t n = a->n_elements, n_chunks = (n - 1) / CHUNK + 1;
-    const int64_t n_parts = n_chunks > 1 ? PARTS_MAX : (n - 1) / group_for(n) + 1;
-    chunks = pl_calloc((size_t)n_chunks, sizeof *chunks);
-    parts = pl_calloc((size_t)n_parts, sizeof *parts);
-    if (chunks == NULL || parts == NULL) {
-        st = pl_fail_memory(err, (size_t)(n_chunks + n_parts) * sizeof *parts);
-        goto done;
+    const int64_t n_chunks = pl_accumulate_n_parts(a->n_elements);
+    pl_accumulators *chunks = pl_calloc((size_t)n_chunks, sizeof *chunks);
+    pl_status st = chunks == NULL ? pl_fail_memory(err, (size_t)n_chunks * sizeof *chunks) : PL_OK;
+    if (st == PL_OK) st = pass_init(&p, &o, a, r, err);
+    if (st == PL_OK) {
+        run_all(pool, &p, chunks, n_chunks);
+        *out = chunks[0];
+        resolve_indices(&p, out);
     }
-    pass p = { .type_a = a->dtype,
-               .type_r = r->dtype,
-               .coarse = pl_dtype_coarser(a->dtype, r->dtype),
-               .a = ca->data,
-               .r = cr->data,
-               .size_a = pl_dtype_bytes(a->dtype),
-               .size_r = pl_dtype_bytes(r->dtype),
-               .n = n,
-               .fast = fast_for(a->dtype, r->dtype),
-               .parts = parts };
-    run_all(pool, &p, chunks, n_chunks);
-    *out = chunks[0];
-    resolve_indices(&p, out);
-done:
-    pl_free(parts);
+    pass_release(&p, &o);
     pl_free(chunks);
-    pl_tensor_unref(cr);
-    pl_tensor_unref(ca);
+    return st;
+}
+
+/* ---- parts ---- */
+
+int64_t pl_accumulate_n_parts(int64_t n_elements) {
+    return n_elements == 0 ? 0 : (n_elements - 1) / CHUNK + 1;
+}
+
+pl_status pl_accumulate_parts(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, double floor,
+                              int64_t first, int64_t n, pl_accumulators *out, pl_err *err) {
+    pass p = { .n = 0 };
+    operands o = { NULL, NULL };
+    PL_TRY(check_pair(a, r, err));
+    if (n <= 0 || first < 0 || first + n > pl_accumulate_n_parts(a->n_elements))
+        return pl_fail(err, PL_E_INVALID, "parts %lld to %lld of a tensor", (long long)first,
+                       (long long)(first + n));
+    const pl_status st = pass_init(&p, &o, a, r, err);
+    if (st == PL_OK) {
+        p.floor = floor >= 0 ? floor : floor_for(p.coarse, sample_max(&p));
+        for (int64_t i = 0; i < n; i++)
+            run_chunk(pool, &p, first + i, &out[i]);
+    }
+    pass_release(&p, &o);
+    return st;
+}
+
+pl_status pl_accumulate_join(const pl_tensor *a, const pl_tensor *r, pl_accumulators *parts,
+                             double *again, pl_accumulators *out, pl_err *err) {
+    pass p = { .n = 0 };
+    operands o = { NULL, NULL };
+    double max_r = 0;
+    *again = -1;
+    PL_TRY(check_pair(a, r, err));
+    pl_accumulators_init(out);
+    const int64_t n = pl_accumulate_n_parts(a->n_elements);
+    if (n == 0) return PL_OK;
+    for (int64_t i = 0; i < n; i++)
+        max_r = fmax(max_r, parts[i].max_r);
+    const double floor = floor_for(pl_dtype_coarser(a->dtype, r->dtype), max_r);
+    for (int64_t i = 0; i < n; i++)
+        if (parts[i].floor != floor) *again = floor;
+    if (*again >= 0) return PL_OK;
+    const pl_status st = pass_init(&p, &o, a, r, err);
+    if (st == PL_OK) {
+        merge_tree(parts, (size_t)n);
+        *out = parts[0];
+        resolve_indices(&p, out);
+    }
+    pass_release(&p, &o);
     return st;
 }

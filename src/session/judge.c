@@ -247,11 +247,12 @@ static pl_status judge_rule(const pl_judge *j, pl_pool *pool, const pl_judge_pai
     return PL_OK;
 }
 
-pl_status pl_judge_tensors(const pl_judge *j, pl_pool *pool, const pl_judge_pair *pair,
-                           const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err) {
+pl_status pl_judge_measured(const pl_judge *j, pl_pool *pool, const pl_judge_pair *pair,
+                            const pl_tensor *a, const pl_tensor *r, const pl_accumulators *acc,
+                            pl_judged *out, pl_err *err) {
     memset(out, 0, sizeof *out);
     out->limits_from = "";
-    PL_TRY(pl_accumulate(pool, a, r, &out->acc, err));
+    out->acc = *acc;
     out->pair_class = pl_accumulators_class(&out->acc);
     colour(j, pair, out);
     PL_TRY(judge_rule(j, pool, pair, a, r, out, err));
@@ -261,4 +262,13 @@ pl_status pl_judge_tensors(const pl_judge *j, pl_pool *pool, const pl_judge_pair
                                    .rule = pl_fact_of(!out->rule_fails) };
     out->verdict = pl_verdict_of_value(&facts);
     return PL_OK;
+}
+
+pl_status pl_judge_tensors(const pl_judge *j, pl_pool *pool, const pl_judge_pair *pair,
+                           const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err) {
+    pl_accumulators acc;
+    memset(out, 0, sizeof *out);
+    out->limits_from = "";
+    PL_TRY(pl_accumulate(pool, a, r, &acc, err));
+    return pl_judge_measured(j, pool, pair, a, r, &acc, out, err);
 }

@@ -51,6 +51,10 @@ typedef struct pl_judged {
  * depend on the pool. */
 pl_status pl_judge_tensors(const pl_judge *judge, pl_pool *pool, const pl_judge_pair *pair,
                            const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err);
+/* The same with the accumulators, when they are known: reads elements only for a second pass. */
+pl_status pl_judge_measured(const pl_judge *judge, pl_pool *pool, const pl_judge_pair *pair,
+                            const pl_tensor *a, const pl_tensor *r, const pl_accumulators *acc,
+                            pl_judged *out, pl_err *err);
 /* False when values of these types cannot be compared: text or bool with numbers, integers with
  * floats. */
 bool pl_judge_types_fit(pl_dtype a, pl_dtype r);

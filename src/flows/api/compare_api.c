@@ -25,6 +25,7 @@ plumb_status plumb_compare(const char *a, const char *b, const plumb_compare_opt
         pl_session_free(s);
         return st;
     }
+    if (s == NULL) return PLUMB_OK; /* a rank of MPI other than 0 */
     return pl_session_handle_take(s, o.output, out, err);
 }
 

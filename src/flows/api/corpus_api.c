@@ -41,6 +41,7 @@ static pl_status read_job(const char *list, const plumb_corpus_options *o, pl_co
                             .program = o->program,
                             .baseline = o->baseline,
                             .progress = o->progress,
+                            .mpi = o->mpi != 0,
                             .limits = { .timeout = o->timeout,
                                         .memory = o->memory_limit,
                                         .max_queries = o->max_queries,
@@ -88,6 +89,7 @@ plumb_status plumb_corpus_run(const char *list, const plumb_corpus_options *opti
     if (o.n_backends == 0)
         return pl_fail(err, PL_E_USAGE, "no backend to test; option 'backend' is required");
     pl_status st = pl_corpus_run(&job, &c, err);
+    if (st == PL_OK && c == NULL) return PL_OK; /* a rank of MPI other than 0 */
     if (st == PL_OK) st = write_baseline(c, o.write_baseline, err);
     if (st == PL_OK) return handle_take(c, out, err);
     pl_corpus_free(c);

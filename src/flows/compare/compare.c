@@ -44,7 +44,13 @@ typedef struct comparison {
     pl_session_folder *folder;
     pl_buf notes;
     double started;
+    pl_ranks *ranks; /* of an MPI job; NULL = alone */
+    bool told;       /* the other ranks have been heard, or told why not */
 } comparison;
+
+static bool is_helper(const comparison *c) {
+    return c->ranks != NULL && pl_ranks_rank(c->ranks) != 0;
+}
 
 static pl_status timed(comparison *c, const char *phase, pl_err *err) {
     pl_session *s = c->session;
@@ -107,7 +113,8 @@ static pl_status prepare(comparison *c, pl_err *err) {
         PL_TRY(pl_pair_map_open(o->map, &c->map, err));
         c->has_map = true;
     }
-    c->pool = pl_pool_new(o->threads);
+    /* With ranks, the launcher decides how many CPUs are busy. */
+    c->pool = pl_pool_new(c->ranks != NULL && o->threads == 0 ? 1 : o->threads);
     if (c->pool == NULL) return pl_fail_memory(err, 1);
     if (o->progress != NULL) c->progress = *o->progress;
     c->sync.judge.limits = c->limits;
@@ -122,7 +129,9 @@ static pl_status prepare(comparison *c, pl_err *err) {
     c->sync.details = o->details;
     c->sync.n_details = o->n_details;
     c->sync.probe = o->output != NULL;
-    if (o->output != NULL) PL_TRY(pl_session_folder_new(o->output, &c->folder, err));
+    c->sync.ranks = c->ranks;
+    if (o->output != NULL && !is_helper(c))
+        PL_TRY(pl_session_folder_new(o->output, &c->folder, err));
     return pl_session_new(&c->session, err);
 }
 
@@ -328,8 +337,10 @@ static pl_status compare(comparison *c, pl_err *err) {
                              c->side[0].is_model ? c->side[0].model->model : NULL };
     const pl_sync_side b = { c->side[1].recording,
                              c->side[1].is_model ? c->side[1].model->model : NULL };
+    c->told = true;
     PL_TRY(pl_sync_compare(&a, &b, &c->sync, c->session, &c->pairing, err));
     c->paired = true;
+    if (is_helper(c)) return PL_OK;
     PL_TRY(check_paired(c, err));
     PL_TRY(timed(c, "compare", err));
     PL_TRY(pl_sync_trace(&a, &b, &c->sync, c->session, err));
@@ -452,10 +463,12 @@ static pl_status run(comparison *c, const char *a, const char *b, pl_err *err) {
     PL_TRY(prepare(c, err));
     PL_TRY(open_sides(c, a, b, err));
     PL_TRY(compare(c, err));
+    if (is_helper(c)) return PL_OK;
     PL_TRY(weigh_layers(c, err));
     note_cpus(c);
     PL_TRY(put_notes(c, err));
-    put_time(c->session);
+    if (!c->options->stable_output) put_time(c->session);
+    if (c->options->stable_output) c->session->n_timing = 0;
     return write_session(c, err);
 }
 
@@ -473,12 +486,39 @@ static void release(comparison *c) {
     pl_buf_release(&c->notes);
 }
 
+/* A rank that failed has told rank 0, which reports it: one message, not one for each rank. */
+static pl_status leave_ranks(comparison *c, pl_status st, const pl_err *err) {
+    if (st != PL_OK && !c->told) pl_sync_give_up(c->ranks, &c->progress, st, err);
+    const bool helper = is_helper(c);
+    pl_ranks_leave(c->ranks, st != PL_E_CANCELLED);
+    c->ranks = NULL;
+    return helper && st != PL_E_CANCELLED ? PL_OK : st;
+}
+
+/* Running a model needs processes, which MPI does not support. */
+static pl_status join_ranks(comparison *c, const char *a, const char *b, pl_err *err) {
+    pl_launcher launcher;
+    if (!c->options->mpi || !pl_launcher_find(&launcher)) return PL_OK;
+    if (pl_compare_is_model(a) || pl_compare_is_model(b))
+        return pl_fail(err, PL_E_USAGE,
+                       "'%s' is a model; several ranks compare only recordings: make one with "
+                       "plumb record first",
+                       pl_compare_is_model(a) ? a : b);
+    return pl_ranks_join(&launcher, &c->ranks, err);
+}
+
 pl_status pl_compare(const char *a, const char *b, const plumb_compare_options *options,
                      pl_session **out, pl_err *err) {
     comparison c = { .options = options };
+    pl_err trouble = PL_ERR_INIT;
     c.started = pl_api_seconds();
-    pl_status st = run(&c, a, b, err);
-    if (st == PL_OK) st = pl_session_copy(c.session, out, err);
+    *out = NULL;
+    PL_TRY(join_ranks(&c, a, b, err));
+    const bool helper = is_helper(&c);
+    pl_status st = run(&c, a, b, &trouble);
+    if (st == PL_OK && !helper) st = pl_session_copy(c.session, out, &trouble);
+    if (st != PL_OK && err != NULL) *err = trouble;
+    if (c.ranks != NULL) st = leave_ranks(&c, st, &trouble);
     release(&c);
     return st;
 }

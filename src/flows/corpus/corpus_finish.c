@@ -123,7 +123,9 @@ static pl_status ask(asking *a, pl_journal *journal, pl_err *err) {
                      .key = question_key,
                      .request = question_request,
                      .ctx = a,
-                     .n_tasks = a->n_todo };
+                     .n_tasks = a->n_todo,
+                     .spawners = a->job->spawners,
+                     .foreman = a->job->foreman };
     return pl_crew_run(&crew, err);
 }
 

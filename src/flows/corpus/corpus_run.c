@@ -3,13 +3,13 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/count.h"
 #include "base/threads.h"
 #include "flows/corpus/crew.h"
+#include "flows/corpus/task.h"
 
 typedef struct run {
     const pl_corpus_job *job;
@@ -118,14 +118,6 @@ static pl_status choose(run *r, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status note_open(run *r, pl_err *err) {
-    pl_buf line = PL_BUF_INIT;
-    pl_buf_printf(&line, "{\"t\":\"open\",\"pid\":%ld}", (long)getpid());
-    const pl_status st = pl_journal_append(&r->journal, &line, err);
-    pl_buf_release(&line);
-    return st;
-}
-
 /* ---- running ---- */
 
 static const char *item_key(void *ctx, size_t i) {
@@ -167,7 +159,9 @@ static pl_status run_items(run *r, pl_err *err) {
                      .cost = item_cost,
                      .family = item_family,
                      .ctx = r,
-                     .n_tasks = r->n_todo };
+                     .n_tasks = r->n_todo,
+                     .spawners = r->job->spawners,
+                     .foreman = r->job->foreman };
     return pl_crew_run(&crew, err);
 }
 
@@ -201,6 +195,15 @@ static pl_status check_backends(const pl_corpus_job *job, pl_err *err) {
 }
 
 pl_status pl_corpus_run(const pl_corpus_job *given, pl_corpus **out, pl_err *err) {
+    pl_launcher launcher;
+    bool whole = true;
+    if (given->mpi && pl_launcher_find(&launcher))
+        return pl_corpus_run_ranks(given, &launcher, out, err);
+    return pl_corpus_run_here(given, out, &whole, err);
+}
+
+pl_status pl_corpus_run_here(const pl_corpus_job *given, pl_corpus **out, bool *whole,
+                             pl_err *err) {
     pl_corpus_job job = *given;
     run r = { .job = &job, .journal = { .fd = -1 } };
     pl_status st = PL_OK;
@@ -210,13 +213,20 @@ pl_status pl_corpus_run(const pl_corpus_job *given, pl_corpus **out, pl_err *err
     PL_TRY_GOTO(done, st, read_list(&r, err));
     PL_TRY_GOTO(done, st, open_folder(&r, err));
     PL_TRY_GOTO(done, st, pl_journal_read_all(r.dir, r.arena, &r.read, err));
-    PL_TRY_GOTO(done, st, note_open(&r, err));
+    PL_TRY_GOTO(done, st, pl_task_note_open(&r.journal, err));
     PL_TRY_GOTO(done, st, choose(&r, err));
+    if (job.ranks != NULL)
+        PL_TRY_GOTO(
+            done, st,
+            pl_foreman_new(job.ranks, r.dir, r.part, job.resume, job.progress, &job.foreman, err));
     PL_TRY_GOTO(done, st, run_items(&r, err));
     st = job.n_shards == 1 ? pl_corpus_finish(r.dir, &job, out, err)
                            : pl_corpus_gather(r.dir, out, err);
     if (st == PL_OK) (*out)->is_part = job.n_shards > 1;
 done:
+    *whole = st != PL_E_CANCELLED && (job.foreman == NULL || pl_foreman_is_whole(job.foreman));
+    if (job.ranks != NULL && job.foreman == NULL) pl_foreman_dismiss(job.ranks);
+    pl_foreman_free(job.foreman);
     release(&r);
     return st;
 }

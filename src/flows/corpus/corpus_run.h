@@ -3,6 +3,7 @@
 #define PL_CORPUS_RUN_H
 
 #include "flows/corpus/corpus_result.h"
+#include "flows/corpus/crew.h"
 
 typedef struct pl_corpus_job {
     pl_corpus_source source;
@@ -15,11 +16,22 @@ typedef struct pl_corpus_job {
     const char *program;
     const char *baseline; /* file; NULL = none */
     const pl_progress *progress;
+    bool mpi; /* share the items with the other ranks, if an MPI launcher started this process */
+    /* Set by corpus_ranks.c and corpus_run.c; NULL without MPI. */
+    pl_ranks *ranks;
+    pl_spawner *const *spawners;
+    pl_foreman *foreman;
 } pl_corpus_job;
 
 /* Runs items that are not done yet. For one of several shards *out has no groups and is_part is
- * set. */
+ * set. On ranks of MPI other than 0 *out is NULL. */
 pl_status pl_corpus_run(const pl_corpus_job *given, pl_corpus **out, pl_err *err);
+/* corpus_ranks.c: starts the processes that start programs, then MPI. Rank 0 calls
+ * pl_corpus_run_here, the others work for it. */
+pl_status pl_corpus_run_ranks(const pl_corpus_job *given, const pl_launcher *launcher,
+                              pl_corpus **out, pl_err *err);
+/* *whole is false when ranks have died. */
+pl_status pl_corpus_run_here(const pl_corpus_job *given, pl_corpus **out, bool *whole, pl_err *err);
 /* What would be done, and how long it would take. */
 pl_status pl_corpus_plan(const pl_corpus_job *given, bool json, pl_buf *out, pl_err *err);
 

@@ -1,11 +1,10 @@
-/* Runs tasks in separate processes, several at a time, and journals each one.
- *
- * A task is a request for `plumb corpus --worker JSON`. They start longest first
- * (schedule.h). */
+/* Runs tasks in separate processes, several at a time, here and on other ranks of an MPI job. They
+ * start longest first (schedule.h). */
 #ifndef PL_CREW_H
 #define PL_CREW_H
 
-#include "base/progress.h"
+#include "base/ranks/spawner.h"
+#include "flows/corpus/foreman.h"
 #include "flows/corpus/journal.h"
 
 typedef struct pl_crew {
@@ -22,6 +21,8 @@ typedef struct pl_crew {
     size_t (*family)(void *ctx, size_t i); /* schedule.h; NULL = none */
     void *ctx;
     size_t n_tasks;
+    pl_spawner *const *spawners; /* one for each job; NULL = this process starts programs itself */
+    pl_foreman *foreman;         /* for the other ranks; NULL = there are none */
 } pl_crew;
 
 /* If a task fails, crashes or hangs, that is its result. Fails when the journal cannot be written,

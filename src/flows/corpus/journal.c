@@ -107,6 +107,40 @@ void pl_journal_read_release(pl_journal_read *read) {
     pl_strmap_release(&read->entries);
 }
 
+static bool ends_regularly(const char *text, size_t n) {
+    static const char stop[] = "{\"t\":\"stop\"}\n";
+    const size_t k = sizeof stop - 1;
+    return n >= k && memcmp(text + n - k, stop, k) == 0;
+}
+
+bool pl_journal_is_left(const pl_dir *out_dir, const char *name) {
+    pl_file_map *map = NULL;
+    int fd = -1;
+    if (pl_dir_open_file(out_dir, name, &fd, NULL) != PL_OK) return false;
+    bool left = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    (void)close(fd);
+    if (left && pl_dir_map(out_dir, name, &map, NULL) == PL_OK)
+        left = !ends_regularly((const char *)map->data, map->n_bytes);
+    pl_file_map_unref(map);
+    return left;
+}
+
+void pl_journal_put_unfinished(const pl_dir *out_dir, const char *name, pl_buf *out) {
+    pl_file_map *map = NULL;
+    pl_journal_read read = { 0 };
+    pl_arena *arena = pl_arena_new();
+    if (arena != NULL && pl_dir_map(out_dir, name, &map, NULL) == PL_OK)
+        (void)pl_journal_parse((const char *)map->data, map->n_bytes, name, arena, &read, NULL);
+    for (size_t i = 0; i < read.entries.n_entries; i++) {
+        const pl_journal_entry *e = read.entries.entries[i].value;
+        if (e->result == NULL && e->n_deaths > 0)
+            pl_buf_printf(out, "%s'%.200s'", out->n_bytes > 0 ? ", " : "", e->key);
+    }
+    pl_journal_read_release(&read);
+    pl_file_map_unref(map);
+    pl_arena_free(arena);
+}
+
 /* ---- writing ---- */
 
 /* The position after the last newline; -1 on failure. */

@@ -38,6 +38,10 @@ pl_status pl_journal_parse(const char *text, size_t n, const char *name, pl_aren
 pl_status pl_journal_read_all(const pl_dir *out_dir, pl_arena *arena, pl_journal_read *out,
                               pl_err *err);
 void pl_journal_read_release(pl_journal_read *read);
+/* Has the process that wrote it died: nobody holds the lock, and it did not end regularly? */
+bool pl_journal_is_left(const pl_dir *out_dir, const char *name);
+/* Items of one journal that were running in a crash and are not done, "'a', 'b'". */
+void pl_journal_put_unfinished(const pl_dir *out_dir, const char *name, pl_buf *out);
 
 /* Open for writing; any number of threads may append. */
 typedef struct pl_journal {

@@ -145,6 +145,18 @@ size_t pl_schedule_next(pl_schedule *s, size_t worker) {
     return s->running[worker];
 }
 
+size_t pl_schedule_give(pl_schedule *s) {
+    const size_t item = pop(s);
+    s->n_running += item != PL_SCHEDULE_NONE;
+    return item;
+}
+
+void pl_schedule_took(pl_schedule *s, size_t item, uint64_t cost) {
+    s->n_running--;
+    s->n_done++;
+    learn(s, item, cost);
+}
+
 /* The worker's item, which it has no more. */
 static size_t take_from(pl_schedule *s, size_t worker) {
     const size_t item = worker < s->n_workers ? s->running[worker] : PL_SCHEDULE_NONE;

@@ -55,6 +55,9 @@ size_t pl_schedule_next(pl_schedule *s, size_t worker);
 /* The worker's item is finished and took `cost`, 0 = not known; returns it. PL_SCHEDULE_NONE: it
  * had none. */
 size_t pl_schedule_done(pl_schedule *s, size_t worker, uint64_t cost);
+/* The same for workers that the caller keeps track of himself: the next item, and its report. */
+size_t pl_schedule_give(pl_schedule *s);
+void pl_schedule_took(pl_schedule *s, size_t item, uint64_t cost);
 /* The worker is gone; returns the item that it was running, PL_SCHEDULE_NONE for none. *dropped: it
  * was running at `max_deaths` deaths and is not handed out again. */
 size_t pl_schedule_died(pl_schedule *s, size_t worker, bool *dropped);

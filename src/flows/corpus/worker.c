@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/ranks/spawner.h"
 
 /* ---- requests ---- */
 
 static void begin(pl_json *j, const char *what, const pl_worker_limits *limits) {
     pl_json_object_begin(j);
     pl_json_put_string(j, "what", what);
-    pl_json_put_int(j, "parent", getpid());
     pl_json_put_double(j, "timeout", limits->timeout);
     pl_json_put_int(j, "memory", (int64_t)limits->memory);
     pl_json_put_int(j, "max_queries", (int64_t)limits->max_queries);
@@ -99,8 +99,12 @@ pl_status pl_worker_run(const char *request, pl_buf *answer, pl_err *err) {
     pl_status st = PL_OK;
     if (work.arena == NULL) return pl_fail_memory(err, 1);
     PL_TRY_GOTO(done, st, pl_json_read(request, strlen(request), work.arena, &work.request, err));
-    PL_TRY_GOTO(done, st, settle_in(&work, err));
     const char *what = pl_work_text(&work, "what");
+    if (strcmp(what, "spawner") == 0) { /* its socket is standard input */
+        st = pl_spawner_serve(STDIN_FILENO, err);
+        goto done;
+    }
+    PL_TRY_GOTO(done, st, settle_in(&work, err));
     if (strcmp(what, "item") == 0) {
         st = pl_worker_item(&work, answer, err);
     } else if (strcmp(what, "probe") == 0) {
