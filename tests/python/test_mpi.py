@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """`plumb corpus` and `plumb compare` on the ranks of an MPI job, with Open MPI and MPICH: the same bytes for any number of ranks, ranks that are
-killed, a disk that is full for one rank, a network that loses packets. TAP. --full: more kills, and recordings of 8 GB (2 GB when the disk is short;
+killed, a disk that is full for one rank. TAP. --full: more kills, and recordings of 8 GB (2 GB when the disk is short;
 PLUMB_MPI_GB sets another size)."""
 
 import json
