@@ -98,6 +98,11 @@ bool pl_backend_is_interpreter(const char *spec) {
     return spec == NULL || strcmp(spec, pl_backend_eager.name) == 0;
 }
 
+bool pl_backend_is_program(const char *spec) {
+    const size_t n = strlen(pl_backend_cmd.name);
+    return spec != NULL && strncmp(spec, pl_backend_cmd.name, n) == 0 && spec[n] == ':';
+}
+
 bool pl_backend_is_own(const char *spec) {
     const char *const own[] = { pl_backend_eager.name, pl_backend_jit.name };
     if (spec == NULL) return true;

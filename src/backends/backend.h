@@ -51,7 +51,8 @@ bool pl_backend_is_guarded(const char *spec);
 const char *pl_backend_spec_or_default(const char *spec);
 /* NULL, or "eager" without options: flows may then drive the interpreter themselves. */
 bool pl_backend_is_interpreter(const char *spec);
-bool pl_backend_is_own(const char *spec); /* runs only operators of src/ops; also for NULL */
+bool pl_backend_is_program(const char *spec); /* cmd: called in the same way to record */
+bool pl_backend_is_own(const char *spec);     /* runs only operators of src/ops; also for NULL */
 /* Options with `guarded` set by pl_backend_is_guarded. */
 pl_backend_options pl_backend_options_for(const char *spec, double timeout_seconds,
                                           uint64_t memory_limit);

@@ -19,8 +19,8 @@ typedef struct measure {
     const pl_tensor *a, *d;
     const pl_f64 *bound;
     pl_dtype native;
-    double u, tiny, most; /* most: largest finite number of the type */
-    bool is_float;
+    double u, tiny, most;    /* most: largest finite number of the type */
+    bool is_float, few_bits; /* few: of 8 bits or less */
     partial *partials;
 } measure;
 
@@ -60,7 +60,15 @@ static bool nonfinite_agree(const measure *m, double a, double d, double bound) 
     return fabs(a) >= m->most * (1 - 4 * m->u) && (a > 0) == (d > 0);
 }
 
-static void measure_one(const measure *m, int64_t i, double a, double d, partial *p) {
+/* A correctly rounded result of few bits is off by half a step, which is u |d| at most. Only what
+ * the inputs had before may be counted several times: four steps would be a quarter of the value.
+ */
+static double q_of_few_bits(const measure *m, double d, double bound, double off) {
+    const double own = m->u * fabs(d);
+    return PL_Q_CULPRIT * off / (own + PL_Q_CULPRIT * fmax(bound - own, 0) + m->tiny);
+}
+
+static void measure_one(const measure *m, int64_t i, double a, double d, double off, partial *p) {
     const double bound = m->bound == NULL ? 0 : m->bound[i];
     double q = 0;
     if (!isfinite(a) || !isfinite(d)) {
@@ -68,11 +76,12 @@ static void measure_one(const measure *m, int64_t i, double a, double d, partial
         p->nonfinite = true;
         q = (double)INFINITY;
     } else {
-        const double off = fabs(a - d);
         p->sum_sq += off * off;
         p->sum_dd += d * d;
         p->max_abs = fmax(p->max_abs, off);
-        if (m->is_float) {
+        if (m->few_bits) {
+            q = isnan(bound) ? 0 : q_of_few_bits(m, d, bound, off);
+        } else if (m->is_float) {
             /* A NaN bound counts as unlimited. */
             const double scale = fmax(bound, m->u * fabs(d)) + m->tiny;
             q = isnan(scale) ? 0 : off / scale;
@@ -129,19 +138,32 @@ static bool measure_chunk(const measure *m, int64_t at, const double *a, const d
     return true;
 }
 
+/* Integers of 64 bits need not fit into a double; their difference does, or is far off anyway. */
+static double wide_difference(const measure *m, int64_t i) {
+    if (m->native == PL_U64) {
+        const uint64_t x = ((const uint64_t *)m->a->data)[i], y = ((const uint64_t *)m->d->data)[i];
+        return (double)(x > y ? x - y : y - x);
+    }
+    const int64_t x = ((const int64_t *)m->a->data)[i], y = ((const int64_t *)m->d->data)[i];
+    return (double)(x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x);
+}
+
 static void measure_block(void *ctx, int64_t begin, int64_t end) {
     const measure *m = ctx;
     partial *p = &m->partials[begin / BLOCK];
     double a[CHUNK], d[CHUNK];
     const size_t a_size = pl_dtype_bytes(m->a->dtype), d_size = pl_dtype_bytes(m->d->dtype);
+    const bool wide = (m->native == PL_I64 || m->native == PL_U64) && m->a->dtype == m->native &&
+                      m->d->dtype == m->native;
     *p = (partial){ .worst = -1 };
     for (int64_t at = begin; at < end; at += CHUNK) {
         const size_t n = (size_t)(end - at < CHUNK ? end - at : CHUNK);
         pl_load_f64(m->a->dtype, (const char *)m->a->data + (size_t)at * a_size, a, n);
         pl_load_f64(m->d->dtype, (const char *)m->d->data + (size_t)at * d_size, d, n);
-        if (n == CHUNK && m->is_float && measure_chunk(m, at, a, d, p)) continue;
+        if (n == CHUNK && m->is_float && !m->few_bits && measure_chunk(m, at, a, d, p)) continue;
         for (size_t i = 0; i < n; i++)
-            measure_one(m, at + (int64_t)i, a[i], d[i], p);
+            measure_one(m, at + (int64_t)i, a[i], d[i],
+                        wide ? wide_difference(m, at + (int64_t)i) : fabs(a[i] - d[i]), p);
     }
 }
 
@@ -183,7 +205,8 @@ pl_status pl_local_error_measure(pl_pool *pool, const pl_tensor *a, const pl_ten
                   .u = pl_dtype_is_float(native) ? pl_dtype_unit_roundoff(native) : 0,
                   .tiny = tiny_of(native),
                   .most = largest_of(native),
-                  .is_float = pl_dtype_is_float(native) };
+                  .is_float = pl_dtype_is_float(native),
+                  .few_bits = pl_dtype_is_float(native) && pl_dtype_bits(native) <= 8 };
     m.partials = pl_calloc(n_blocks, sizeof(partial));
     if (m.partials == NULL) return pl_fail_memory(err, n_blocks);
     pl_pool_for(pool, a->n_elements, BLOCK, measure_block, &m);

@@ -296,10 +296,9 @@ static pl_status check_unused(const pl_graph *graph, const plumb_inputs *source,
     return PL_OK;
 }
 
-pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
-                         pl_err *err) {
+pl_status pl_inputs_make_missing(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                                 pl_err *err) {
     const pl_graph *graph = model->graph;
-    PL_TRY(pl_inputs_given(model, source, in, err));
     pl_dim_map dims = { 0 };
     pl_status st = pl_dim_map_init(&dims, source->dims, source->n_dims, err);
     if (st == PL_OK) st = check_unused(graph, source, in, err);
@@ -310,6 +309,12 @@ pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_d
     }
     pl_dim_map_release(&dims);
     return st;
+}
+
+pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                         pl_err *err) {
+    PL_TRY(pl_inputs_given(model, source, in, err));
+    return pl_inputs_make_missing(model, source, in, err);
 }
 
 /* ---- samples ---- */

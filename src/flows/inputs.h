@@ -12,6 +12,9 @@
  * references also on failure: release them. */
 pl_status pl_inputs_make(const pl_model *model, const plumb_inputs *source, pl_datum **in,
                          pl_err *err);
+/* Generates those that are still NULL; rejects options that contradict the others. */
+pl_status pl_inputs_make_missing(const pl_model *model, const plumb_inputs *source, pl_datum **in,
+                                 pl_err *err);
 
 /* An error for a dim "NAME=N" that no input has. */
 pl_status pl_inputs_check_dims(const pl_graph *graph, const char *const *dims, size_t n_dims,

@@ -65,8 +65,6 @@ pl_status pl_inputs_make_recorded(const pl_model *model, const plumb_inputs *sou
                          "'input' %s=FILE",
                          rec->path, graph->inputs[i]->name, graph->inputs[i]->name);
         }
-        if (st == PL_OK && in[i] == NULL && recorded == NULL && graph->inputs[i]->init == NULL)
-            st = pl_inputs_generate(model, source, i, &in[i], err);
         if (st == PL_OK && in[i] != NULL && recorded != NULL &&
             !pl_datum_identical(in[i], recorded)) {
             st = refuse(rec, graph->inputs[i], in[i], recorded, err);
@@ -80,5 +78,5 @@ pl_status pl_inputs_make_recorded(const pl_model *model, const plumb_inputs *sou
         PL_TRY(st);
     }
     if (n_taken != NULL) *n_taken = taken;
-    return PL_OK;
+    return pl_inputs_make_missing(model, source, in, err);
 }

@@ -1,5 +1,7 @@
 """Situations in which an alarm would be wrong."""
 
+import green_flows
+import green_odd
 from green_models import MODELS
 from green_situation import (Situation, accuracy, analyze, expected_wrong, noise, query, recording_and_model, storable, suite, truth, two_recordings,
                              with_engine)
@@ -73,3 +75,4 @@ def recordings():
 right_runtimes()
 real_runtimes()
 recordings()
+SITUATIONS += green_odd.CLEAN + green_flows.CLEAN

@@ -5,6 +5,8 @@ import numpy as np
 from green_models import MODELS, mutations
 from green_situation import (Situation, accuracy, analyze, expected_wrong, query, recording_and_model, storable, suite, truth, two_recordings,
                              with_engine)
+import green_flows
+import green_odd
 import green_red_by_hand
 
 SITUATIONS = []
@@ -124,4 +126,4 @@ whole_answers()
 test_folders()
 recordings()
 truths()
-SITUATIONS += green_red_by_hand.SITUATIONS
+SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED

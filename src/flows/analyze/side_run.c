@@ -282,6 +282,16 @@ static uint64_t record_limit(const pl_side_run *r) {
     return bytes_of_values(r->model->graph) > RECORD_MEMORY ? RECORD_MEMORY : 0;
 }
 
+/* 1 + the first output that differs from that of the plain run; 0 = none. */
+static size_t first_other(const pl_side_run *r, pl_datum *const *out) {
+    const pl_graph *graph = r->model->graph;
+    for (size_t i = 0; i < graph->n_outputs; i++)
+        if (out[i] != NULL && r->plain[i] != NULL && graph->outputs[i]->producer != NULL &&
+            !pl_datum_identical(out[i], r->plain[i]))
+            return i + 1;
+    return 0;
+}
+
 static pl_status record(pl_side_run *r, pl_datum *const *in, bool again, pl_err *err) {
     const pl_graph *graph = r->model->graph;
     hook_ctx ctx = { .run = r, .again = again };
@@ -302,6 +312,7 @@ static pl_status record(pl_side_run *r, pl_datum *const *in, bool again, pl_err 
         r->mode = mode;
         r->observer_effect = mode > 0 || info.differs;
         if (!info.differs) kept = keep_other_outputs(r, out, err);
+        if (info.differs && pl_backend_is_program(r->options.spec)) r->flaky = first_other(r, out);
         for (size_t i = 0; skips_plain(r) && i < graph->n_outputs; i++) {
             r->plain[i] = out[i];
             out[i] = NULL;
@@ -371,6 +382,10 @@ static pl_status repeat_outputs(pl_side_run *r, pl_datum *const *in, pl_err *err
 pl_status pl_side_run_repeat(pl_side_run *r, pl_datum *const *in, pl_err *err) {
     r->unstable = NULL;
     if (!skips_plain(r)) PL_TRY(repeat_outputs(r, in, err));
+    if (r->flaky > 0 && r->unstable == NULL) {
+        r->unstable = r->model->graph->outputs[r->flaky - 1];
+        snprintf(r->difference, sizeof(r->difference), "the second of three runs differed");
+    }
     if (!can_record(r) || r->info.differs || r->marked || *r->record_trouble != '\0') return PL_OK;
     /* A second recording whose outputs differ records nothing; then the outputs above decide. */
     return record(r, in, true, err);

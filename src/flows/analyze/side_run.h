@@ -45,6 +45,8 @@ typedef struct pl_side_run {
     bool outputs_differ;          /* outputs are those of the recorded run, not of the plain one */
     bool observer_effect;         /* the first method of recording changed the outputs */
     size_t n_recorded, n_unknown; /* values of the model; names that it does not have */
+    size_t flaky;                 /* 1 + the output that differed although recording asks nothing
+                                     else of the backend than a plain run; 0 = none */
     const pl_value *unstable;     /* first value whose second run differed; NULL = none */
     char difference[160];         /* its tuples: "a != b" */
     char record_trouble[320];     /* recording failed where the plain run did not; "" */

@@ -286,8 +286,10 @@ static pl_status is_ref_or_gold(const triple *t, bool *is, pl_err *err) {
         pl_load_f64(d, (const char *)c[2]->data + from, g, n);
         for (size_t i = 0; i < n && *is; i++) {
             const double apart = fabs(r[i] - g[i]);
-            *is = x[i] == r[i] || (apart > 0 && x[i] >= fmin(r[i], g[i]) - apart &&
-                                   x[i] <= fmax(r[i], g[i]) + apart);
+            const size_t e = from + i * n_bytes; /* 64 bits do not fit into a double */
+            *is =
+                memcmp((const char *)c[0]->data + e, (const char *)c[1]->data + e, n_bytes) == 0 ||
+                (apart > 0 && x[i] >= fmin(r[i], g[i]) - apart && x[i] <= fmax(r[i], g[i]) + apart);
         }
     }
     for (size_t i = 0; i < 3; i++)

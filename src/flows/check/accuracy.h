@@ -5,14 +5,15 @@
  * to tell which is closer. Profile torch is PyTorch's same(). Profile plumb: kind, length, type and
  * shape first; then the positions of NaN and Inf. With gold, the candidate may be NOISE times as
  * far from it as the reference is, both by RMSE and by the largest element, plus a floor by
- * precision. Without gold every element must be within a tolerance of the reference, by precision.
- * Sequences and optionals are compared item by item; `path` is the position of the first
- * difference. */
+ * precision; an element that only this allows must be within its error bound. Without gold every
+ * element must be within a tolerance of the reference, by precision. Sequences and optionals are
+ * compared item by item; `path` is the position of the first difference. */
 #ifndef PL_ACCURACY_H
 #define PL_ACCURACY_H
 
 #include <plumb.h>
 
+#include "blame/blame.h"
 #include "graph/graph.h"
 #include "session/judge.h"
 #include "session/verdict.h"
@@ -89,13 +90,26 @@ typedef struct pl_accuracy_moves { /* zeroed except for borrowed fields */
     pl_datum **moved[PL_ACCURACY_MOVES];
     pl_datum **other[2];      /* the other reading: at the model's precision, in fp64 */
     struct pl_spread *spread; /* by output: effect of rounding alone */
+    pl_model *own;            /* of the candidate, if it ran on a CPU; or NULL */
+    pl_datum *const *own_in;  /* its inputs */
+    pl_datum *const *res;     /* its outputs */
+    bool judged;              /* bounds were computed */
+    pl_blame bounds;          /* of these outputs */
 } pl_accuracy_moves;
 /* Excuses the check of the reference's output i, of which the candidate has `res`, at a
  * discontinuity or an ambiguity. */
 pl_status pl_accuracy_settle(pl_accuracy_moves *m, size_t i, const pl_datum *res,
                              pl_accuracy_check *check, pl_err *err);
-/* The same for an output that failed by its figures; check->same = it is excused. The gate's own
- * excuses are held to the limit of the figures. */
+/* Sets what the candidate ran, and its outputs; NULL: bounds are not asked for. */
+void pl_accuracy_take_results(pl_accuracy_moves *m, pl_model *own, pl_datum *const *in,
+                              pl_datum *const *res);
+/* Fails the check of the candidate's output i, which is k of the reference, although it passed: if
+ * rounding in its own model on these very inputs cannot explain an element. A replay with bounds is
+ * made only when the check is in doubt. */
+pl_status pl_accuracy_bound(pl_accuracy_moves *m, size_t i, size_t k, const pl_datum *ref,
+                            pl_accuracy_check *check, pl_err *err);
+/* pl_accuracy_settle for an output that failed by its figures; check->same = it is excused. The
+ * gate's own excuses are held to the limit of the figures. */
 pl_status pl_accuracy_settle_figures(pl_accuracy_moves *m, size_t i, const pl_datum *ref,
                                      const pl_datum *res, const pl_accuracy_figures *figures,
                                      pl_accuracy_check *check, pl_err *err);

@@ -313,6 +313,7 @@ void pl_accuracy_moves_release(pl_accuracy_moves *m) {
         drop(m->other[k], n);
     pl_free(m->spread);
     m->spread = NULL;
+    pl_accuracy_take_results(m, NULL, NULL, NULL);
     memset(m->moved, 0, sizeof(m->moved));
     memset(m->other, 0, sizeof(m->other));
 }

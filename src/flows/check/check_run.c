@@ -374,6 +374,8 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
     r->moves.in = r->reference->in;
     r->moves.gold = r->gold;
     r->moves.seed = r->options->run->inputs->seed;
+    pl_accuracy_take_results(&r->moves, r->on_cpu ? r->candidate.model : NULL, r->candidate.in,
+                             r->out);
     r->moves.tell = tell_moves;
     r->moves.ctx = r;
     for (size_t i = 0; i < r->n_out; i++) {
@@ -396,6 +398,7 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
         PL_TRY(pl_accuracy_compare(&r->accuracy, r->ref[k - 1], r->out[i], r->gold[k - 1],
                                    &checks[i], err));
         PL_TRY(pl_accuracy_settle(&r->moves, k - 1, r->out[i], &checks[i], err));
+        PL_TRY(pl_accuracy_bound(&r->moves, i, k - 1, r->ref[k - 1], &checks[i], err));
         *all_same = *all_same && checks[i].same;
     }
     return PL_OK;
@@ -420,6 +423,7 @@ static pl_status run_once(pl_check_run *r, size_t k, double *seconds, bool *done
         *seconds = pl_api_seconds() - start;
     }
     if (st != PL_OK) return failed(r, &s, r->spec, "fail_to_run", "OOM", &trouble, err);
+    r->on_cpu = pl_backend_device(s.backend)[0] == '\0';
     side_close(&s);
     *done = true;
     return PL_OK;

@@ -31,6 +31,7 @@ typedef struct pl_check_run {
     pl_accuracy accuracy;
     pl_datum **ref, **gold;  /* by output of the reference; NULL entries = not known */
     pl_accuracy_moves moves; /* the second check at what failed */
+    bool on_cpu;             /* the candidate has no device of its own */
     pl_datum **out;          /* by output of the candidate, of its last run */
     pl_accuracy_check *checks;
     size_t n_in, n_ref, n_out;

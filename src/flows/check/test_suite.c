@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/array.h"
+#include "base/count.h"
 #include "base/door.h"
 #include "flows/api.h"
 #include "flows/check/test_errata.h"
@@ -221,6 +222,11 @@ static pl_status run_data_set(test_case *t, const suite *s, const pl_dir *dir,
         t->n_judged++;
         pl_datum_unref(want.datum);
     }
+    char name[40];
+    snprintf(name, sizeof(name), "output_%zu.pb", t->n_out);
+    if (pl_dir_look(dir, name, NULL) != PL_KIND_NONE)
+        return pl_fail(err, PL_E_INVALID, "%s is expected, but the model has %zu output%s", name,
+                       t->n_out, pl_plural(t->n_out));
     return PL_OK;
 }
 

@@ -42,9 +42,13 @@ pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *con
     const pl_graph *graph = s->model->graph;
     pl_datum **ref = NULL, **gold = NULL;
     pl_accuracy accuracy = m->accuracy;
-    pl_accuracy_moves moves = {
-        .accuracy = &accuracy, .model = s->model, .in = s->in, .seed = m->options->inputs->seed
-    };
+    pl_accuracy_moves moves = { .accuracy = &accuracy,
+                                .model = s->model,
+                                .in = s->in,
+                                .seed = m->options->inputs->seed,
+                                .own = s->model,
+                                .own_in = s->in,
+                                .res = res };
     pl_status st = PL_OK;
     *out = NULL;
     PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
@@ -57,6 +61,7 @@ pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *con
                                                  &accuracy.floats);
         PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
         PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, res[i], &check, err));
+        PL_TRY_GOTO(done, st, pl_accuracy_bound(&moves, i, i, ref[i], &check, err));
         if (!check.same) *out = graph->outputs[i];
     }
 done:
