@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The scheduling core of `plumb corpus` with up to 1,000 workers, simulated by SimGrid (apt-get install simgrid libsimgrid-dev; Debian 12 has 3.32).
+"""The scheduling core of `plumb corpus` with up to 1,000 workers, simulated by SimGrid (apt-get install libsimgrid-dev; Debian 12 has 3.32).
 
   bench/corpus/simulate.py costs LIST OUT…    measured costs of finished runs of LIST -> bench/corpus/costs.txt (estimate and time of each item)
   bench/corpus/simulate.py run [WORKERS…]     20,000 items drawn from costs.txt with a fixed seed, on 1 to 1,000 workers:

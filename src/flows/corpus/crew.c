@@ -19,7 +19,7 @@ typedef struct shared {
     pl_crew *crew;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    pl_schedule plan; /* of tasks; a worker is a thread */
+    pl_schedule plan;             /* of tasks; a worker is a thread */
     size_t n_running, n_started;  /* threads */
     uint64_t done_cost, all_cost; /* progress: the longest items come first */
     atomic_int cancelled;
