@@ -50,8 +50,10 @@ static bool may_overflow(const measure *m, double bound) {
 }
 
 /* One side is not finite. Fine if both are the same, or the value is at the limit of the type, or
- * an intermediate value may be beyond it. */
+ * an intermediate value may be beyond it: that explains what A cannot compute, and not a number
+ * where fp64, with its wide range, has none (0 / 0, the mean of nothing). */
 static bool nonfinite_agree(const measure *m, double a, double d, double bound) {
+    if (isnan(d) && isfinite(a)) return false;
     if (may_overflow(m, bound)) return true;
     if (isnan(a) || isnan(d)) return isnan(a) && isnan(d);
     if (a == d) return true;
@@ -141,10 +143,10 @@ static bool measure_chunk(const measure *m, int64_t at, const double *a, const d
 /* Integers of 64 bits need not fit into a double; their difference does, or is far off anyway. */
 static double wide_difference(const measure *m, int64_t i) {
     if (m->native == PL_U64) {
-        const uint64_t x = ((const uint64_t *)m->a->data)[i], y = ((const uint64_t *)m->d->data)[i];
+        const uint64_t x = ((const pl_u64 *)m->a->data)[i], y = ((const pl_u64 *)m->d->data)[i];
         return (double)(x > y ? x - y : y - x);
     }
-    const int64_t x = ((const int64_t *)m->a->data)[i], y = ((const int64_t *)m->d->data)[i];
+    const int64_t x = ((const pl_i64 *)m->a->data)[i], y = ((const pl_i64 *)m->d->data)[i];
     return (double)(x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x);
 }
 
