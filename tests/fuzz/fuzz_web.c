@@ -22,7 +22,7 @@ static bool say(pl_web_browser *b, const uint8_t *data, size_t size) {
 static void run_model(pl_web_browser *b) {
     static const char *const names[] = { "y", "z" };
     pl_web web = { .version = "1.27.0", .browser = b };
-    const pl_web_program p = { .web = &web };
+    pl_web_program p = { .web = &web };
     const plumb_run_args args = { .n_in = 0 };
     pl_datum *values[2] = { NULL, NULL };
     pl_err err = PL_ERR_INIT;

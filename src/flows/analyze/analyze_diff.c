@@ -3,6 +3,7 @@
  *
  * It is told in notes, and it names the member of a fused group: a backend may show only the sum
  * after a product whose weights were changed. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +43,7 @@ static bool same_numbers(const pl_tensor *a, const pl_tensor *b) {
 static bool same_attr(const pl_attr *a, const pl_attr *b) {
     if (a->type != b->type || a->n != b->n) return false;
     switch (a->type) {
-    case PL_ATTR_FLOAT: return memcmp(&a->f, &b->f, sizeof(a->f)) == 0;
+    case PL_ATTR_FLOAT: return a->f == b->f || (isnan(a->f) && isnan(b->f));
     case PL_ATTR_INT: return a->i == b->i;
     case PL_ATTR_STRING:
         return a->s.n_bytes == b->s.n_bytes && same_bytes(a->s.data, b->s.data, a->s.n_bytes);
