@@ -627,7 +627,7 @@ THE_SAME = {
     "plumb_session_exit_code": "Session.exit_code", "plumb_write_check": "Session.text",
     "plumb_run_result_tensor": "RunResult.__getitem__", "plumb_backends": "backends"}
 # What only makes sense in C: a handler of signals after which nothing may be called (Ctrl-C cancels), the program's own worker.
-FOR_C = {"plumb_abandon", "plumb_corpus_worker", "plumb_guard_main"}
+FOR_C = {"plumb_abandon", "plumb_corpus_worker", "plumb_guard_main", "plumb_mpi_plain_tasks"}
 
 
 def resolved(name):

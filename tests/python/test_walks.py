@@ -235,7 +235,7 @@ def scripts(repro):
 
     options = "class SessionOptions:\n    def add_session_config_entry(self, k, v): pass\ndef GraphOptimizationLevel(x): return x\n"
     session = ("import numpy, onnx\nfrom onnx import numpy_helper\nclass InferenceSession:\n    def __init__(self, *a, **k): {0}\n"
-               "    def get_inputs(self): return onnx.load('model.onnx').graph.input\n"
+               "    def get_inputs(self): return onnx.load('model.onnx').graph.input\n    def get_providers(self): return ['CPUExecutionProvider']\n"
                "    def run(self, names, feed):\n        t = onnx.TensorProto()\n"
                "        t.ParseFromString(open('test_data_set_0/output_0.pb', 'rb').read())\n        return [numpy_helper.to_array(t) + numpy.float32({1})]\n")
     assert run("raise ImportError('none')\n") == 2, "no runtime"
