@@ -156,6 +156,7 @@ typedef struct svm {
 } svm;
 
 static pl_status svm_init(pl_eval *c, svm *s, int64_t n_columns) {
+    static const float no_vectors[1] = { 0 }; /* of no columns: an offset of NULL is undefined */
     static const char *const names[] = { "LINEAR", "POLY", "RBF", "SIGMOID" };
     int kernel = 0;
     while (kernel < 4 && !pl_attr_string_is(c->node, "kernel_type", names[kernel]))
@@ -171,6 +172,7 @@ static pl_status svm_init(pl_eval *c, svm *s, int64_t n_columns) {
         s->degree = (double)params[2];
     }
     s->vectors = pl_attr_floats(c->node, "support_vectors", &s->n_vectors_floats);
+    if (s->vectors == NULL) s->vectors = no_vectors;
     s->coefficients = pl_attr_floats(c->node, "coefficients", &s->n_coefficients);
     s->rho = pl_attr_floats(c->node, "rho", &s->n_rho);
     s->prob_a = pl_attr_floats(c->node, "prob_a", &s->n_prob);

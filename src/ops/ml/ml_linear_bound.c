@@ -24,11 +24,13 @@ typedef struct machine {
 } machine;
 
 static machine machine_of(pl_bound *c, int64_t n) {
+    static const float no_vectors[1] = { 0 };
     static const char *const names[] = { "LINEAR", "POLY", "RBF", "SIGMOID" };
     machine m = { .c = c, .u = c->u, .n = n };
     size_t n_params = 0;
     const float *params = pl_attr_floats(c->node, "kernel_params", &n_params);
     m.vectors = pl_attr_floats(c->node, "support_vectors", &m.n_vectors);
+    if (m.vectors == NULL) m.vectors = no_vectors;
     m.coefficients = pl_attr_floats(c->node, "coefficients", &m.n_coefficients);
     m.rho = pl_attr_floats(c->node, "rho", &m.n_rho);
     for (int k = 0; k < 4; k++)
