@@ -181,12 +181,11 @@ static void put_cpu(pl_buf *out) {
 /* Modules for `mpirun plumb corpus` and `compare`. */
 static void put_mpi(pl_buf *out) {
     const char *name = NULL;
-    bool loads = false;
-    char why[400];
+    bool is_there = false;
     pl_buf_puts(out, "mpi      ");
-    for (size_t i = 0; pl_ranks_module_at(i, &name, &loads, why, sizeof(why)); i++)
-        pl_buf_printf(out, "%s%s: %s%s", i > 0 ? "; " : "", name,
-                      loads ? "available" : "not available: ", why);
+    for (size_t i = 0; pl_ranks_module_at(i, &name, &is_there); i++)
+        pl_buf_printf(out, "%s%s: %s", i > 0 ? "; " : "", name,
+                      is_there ? "built" : "not available: plumb was built without it");
     pl_buf_putc(out, '\n');
 }
 

@@ -45,8 +45,8 @@ pl_status pl_ranks_poll(pl_ranks *ranks, int *from, pl_buf *message, bool *got, 
 pl_status pl_ranks_wait(pl_ranks *ranks, const pl_progress *progress, int *from, pl_buf *message,
                         pl_err *err);
 
-/* The name of module i and whether it can be loaded here; why not goes to `why`. False when there
- * are no more. */
-bool pl_ranks_module_at(size_t i, const char **name, bool *loads, char *why, size_t n_why);
+/* The name of module i and whether it was built. It is not opened: the libraries of an MPI are
+ * large, and leave memory behind. False when there are no more. */
+bool pl_ranks_module_at(size_t i, const char **name, bool *is_there);
 
 #endif
