@@ -62,7 +62,7 @@ static pl_status check_models(pl_eval *c, int64_t n_models, int64_t n_columns) {
 static void linear_scores(const pl_node *node, const pl_f64 *x, int64_t n_columns, int64_t n_models,
                           double *out) {
     size_t n = 0, n_intercepts = 0;
-    const float *w = pl_attr_floats(node, "coefficients", &n);
+    const float *w = pl_ml_matrix(node, "coefficients", &n);
     const float *b = pl_attr_floats(node, "intercepts", &n_intercepts);
     for (int64_t k = 0; k < n_models; k++) {
         out[k] = dot(x, w + k * n_columns, n_columns);
@@ -156,7 +156,6 @@ typedef struct svm {
 } svm;
 
 static pl_status svm_init(pl_eval *c, svm *s, int64_t n_columns) {
-    static const float no_vectors[1] = { 0 }; /* of no columns: an offset of NULL is undefined */
     static const char *const names[] = { "LINEAR", "POLY", "RBF", "SIGMOID" };
     int kernel = 0;
     while (kernel < 4 && !pl_attr_string_is(c->node, "kernel_type", names[kernel]))
@@ -171,9 +170,8 @@ static pl_status svm_init(pl_eval *c, svm *s, int64_t n_columns) {
         s->coef0 = (double)params[1];
         s->degree = (double)params[2];
     }
-    s->vectors = pl_attr_floats(c->node, "support_vectors", &s->n_vectors_floats);
-    if (s->vectors == NULL) s->vectors = no_vectors;
-    s->coefficients = pl_attr_floats(c->node, "coefficients", &s->n_coefficients);
+    s->vectors = pl_ml_matrix(c->node, "support_vectors", &s->n_vectors_floats);
+    s->coefficients = pl_ml_matrix(c->node, "coefficients", &s->n_coefficients);
     s->rho = pl_attr_floats(c->node, "rho", &s->n_rho);
     s->prob_a = pl_attr_floats(c->node, "prob_a", &s->n_prob);
     s->prob_b = pl_attr_floats(c->node, "prob_b", &n_b);

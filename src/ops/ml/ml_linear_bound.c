@@ -24,14 +24,12 @@ typedef struct machine {
 } machine;
 
 static machine machine_of(pl_bound *c, int64_t n) {
-    static const float no_vectors[1] = { 0 };
     static const char *const names[] = { "LINEAR", "POLY", "RBF", "SIGMOID" };
     machine m = { .c = c, .u = c->u, .n = n };
     size_t n_params = 0;
     const float *params = pl_attr_floats(c->node, "kernel_params", &n_params);
-    m.vectors = pl_attr_floats(c->node, "support_vectors", &m.n_vectors);
-    if (m.vectors == NULL) m.vectors = no_vectors;
-    m.coefficients = pl_attr_floats(c->node, "coefficients", &m.n_coefficients);
+    m.vectors = pl_ml_matrix(c->node, "support_vectors", &m.n_vectors);
+    m.coefficients = pl_ml_matrix(c->node, "coefficients", &m.n_coefficients);
     m.rho = pl_attr_floats(c->node, "rho", &m.n_rho);
     for (int k = 0; k < 4; k++)
         if (pl_attr_string_is(c->node, "kernel_type", names[k])) m.kernel = (svm_kernel)k;
@@ -321,7 +319,7 @@ static double float_at(const pl_node *node, const char *name, size_t i) {
 static void linear_row(const pl_bound *c, const double *x, const double *ex, int64_t n,
                        const pl_b_scores *scores, int64_t row) {
     size_t n_coefficients = 0;
-    const float *w = pl_attr_floats(c->node, "coefficients", &n_coefficients);
+    const float *w = pl_ml_matrix(c->node, "coefficients", &n_coefficients);
     const int64_t n_models = (int64_t)n_coefficients / n;
     for (int64_t k = 0; k < scores->width && n_models > 0; k++) {
         const int64_t m = k < n_models ? k : n_models - 1; /* two columns, one model */

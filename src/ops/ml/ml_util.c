@@ -58,6 +58,12 @@ void pl_ml_apply(pl_ml_transform transform, double *scores, size_t n) {
     }
 }
 
+const float *pl_ml_matrix(const pl_node *node, const char *name, size_t *n) {
+    static const float nothing[1] = { 0 };
+    const float *floats = pl_attr_floats(node, name, n);
+    return floats == NULL ? nothing : floats;
+}
+
 pl_ml_labels pl_ml_labels_of(const pl_node *node, const char *strings, const char *ints) {
     pl_ml_labels l = { 0 };
     l.strings = pl_attr_strings(node, strings, &l.n);

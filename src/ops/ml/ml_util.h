@@ -26,6 +26,9 @@ double pl_ml_logistic(double x);
  * n) and qp (n) are scratch. */
 void pl_ml_couple(int64_t n, const double *r, double *q, double *qp, double *p);
 
+/* A matrix in an attribute. Never NULL: rows of no columns are offsets into it, too. */
+const float *pl_ml_matrix(const pl_node *node, const char *name, size_t *n);
+
 /* Class labels: strings when there are any, else ints. */
 typedef struct pl_ml_labels {
     const pl_string *strings;
