@@ -445,6 +445,7 @@ static bool stays_wide(const retype *r, const pl_node *node, const pl_attr *to) 
 static pl_status retype_cast(retype *r, pl_node *node, pl_err *err) {
     pl_value *in = node->in[0], *out = node->out[0];
     pl_attr *to = (pl_attr *)(uintptr_t)pl_node_attr(node, "to");
+    if (in == NULL || out == NULL) return PL_OK; /* it computes nothing */
     const pl_dtype target = stays_wide(r, node, to) ? PL_F32 : border(r, slot_of(r, out)->from);
     if (slot_of(r, in)->from == PL_UNDEFINED) return PL_OK;
     if (to != NULL && to->type == PL_ATTR_INT && takes_part((pl_dtype)to->i)) to->i = target;
