@@ -18,7 +18,7 @@ quick: ## after a change: build, unit and CLI tests, under a minute on two cores
 	@tools/build $(BUILD) all unit
 	@tests/run --quick unit cli
 
-test: all ## every suite, under 15 minutes on two cores
+test: all ## every suite, some 20 minutes on two cores
 	@tools/setup --quiet test
 	@tools/fetch-models ci
 	@tools/export-models ci
