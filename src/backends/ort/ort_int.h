@@ -77,6 +77,8 @@ extern const char *const pl_ort_record_modes[];
 pl_status pl_ort_places_keep(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 pl_status pl_ort_places_read(pl_ort_program *p, pl_err *err);
 void pl_ort_places_release(pl_ort_program *p);
+/* The lines of a profile that ONNX Runtime wrote. */
+pl_status pl_ort_places_parse(const char *text, size_t n, pl_buf *out, pl_err *err);
 
 extern const char *const pl_ort_passes[]; /* ort_passes.c */
 

@@ -78,21 +78,27 @@ static pl_status put_event(const pl_json_value *event, pl_strmap *seen, pl_arena
     return PL_OK;
 }
 
-static pl_status read_profile(const char *file, pl_buf *out, pl_err *err) {
-    pl_file_map *map = NULL;
+pl_status pl_ort_places_parse(const char *text, size_t n, pl_buf *out, pl_err *err) {
     const pl_json_value *root = NULL;
     pl_strmap seen = PL_STRMAP_INIT;
     pl_arena *arena = pl_arena_new();
-    pl_status st = arena == NULL ? pl_fail_memory(err, 1) : pl_file_map_open(file, &map, err);
-    if (st == PL_OK) st = pl_json_read((const char *)map->data, map->n_bytes, arena, &root, err);
+    pl_status st =
+        arena == NULL ? pl_fail_memory(err, 1) : pl_json_read(text, n, arena, &root, err);
     if (st == PL_OK && root->kind != PL_JSON_ARRAY)
         st = pl_fail(err, PL_E_BACKEND, "the profile of ONNX Runtime is not a list");
     for (const pl_json_value *v = st == PL_OK ? root->first : NULL; v != NULL && st == PL_OK;
          v = v->next)
         st = put_event(v, &seen, arena, out, err);
     pl_strmap_release(&seen);
-    pl_file_map_unref(map);
     pl_arena_free(arena);
+    return st;
+}
+
+static pl_status read_profile(const char *file, pl_buf *out, pl_err *err) {
+    pl_file_map *map = NULL;
+    PL_TRY(pl_file_map_open(file, &map, err));
+    const pl_status st = pl_ort_places_parse((const char *)map->data, map->n_bytes, out, err);
+    pl_file_map_unref(map);
     return st;
 }
 
