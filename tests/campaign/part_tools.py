@@ -177,9 +177,10 @@ def server(bench, tally, build, n):
 
 FUZZ_SECONDS = 24 * 60
 MUTANT_SECONDS = 20 * 60
+INTERRUPTED = 72  # libFuzzer's exit code for a signal that ends it: no finding
 MUTANTS = "fuzz_model"  # structure-aware mutants of whole models: a part of its own
 KEPT = ROOT / ".cache/fuzz"  # what a target has learnt, for the next run
-SLICE = 120  # seconds: a run that is stopped loses the count of one slice
+SLICE = 300  # seconds: a run that is stopped loses the count of one slice
 # Symbols and stacks are for the run that repeats a finding; a large quarantine of freed memory only costs cache.
 ASAN = "detect_leaks=1:allocator_may_return_null=1:malloc_context_size=4:quarantine_size_mb=16"
 
@@ -195,8 +196,9 @@ def fuzz_once(name, seconds, rss_mb, corpora, artifacts):
     proc.returncode = os.waitstatus_to_exitcode(status)
     # A run that a finding ends prints no statistics, but its last line of progress.
     ran = re.findall(r"stat::number_of_executed_units:\s*(\d+)", said) or re.findall(r"(?m)^#(\d+)\s", said)
+    known = re.findall(r"(?m)^#(\d+)\s+INITED", said)  # the corpus, which every slice reads again, is no new input
     wrong = next((l for l in said.splitlines() if "ERROR: " in l or "runtime error" in l), f"exit {proc.returncode}")
-    return int(ran[-1]) if ran else 0, used.ru_utime + used.ru_stime, wrong if proc.returncode != 0 else None
+    return max(0, int(ran[-1]) - int(known[0] if known else ran[-1])) if ran else 0, used.ru_utime + used.ru_stime, wrong if proc.returncode not in (0, INTERRUPTED) else None
 
 
 def keep_loss(short, artifacts, began, what):

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/nearest.h"
+#include "base/strmap.h"
 #include "flows/inputs.h"
 
 /* Names of outputs and of the inputs they feed, in the order they are tried. */
@@ -96,51 +97,87 @@ static bool same_kind(const pl_type *x, const pl_type *y) {
     return x->dtype == y->dtype && (!x->has_rank || !y->has_rank || x->rank == y->rank);
 }
 
-static bool is_taken(const pl_feed *f, size_t output) {
-    for (size_t i = 0; i < f->model->graph->n_inputs; i++)
-        if (f->in[i].state == output) return true;
-    return false;
+/* Inputs by name: their number plus one, so that NULL is none. */
+typedef struct ports {
+    pl_strmap inputs;
+    pl_buf name; /* room for the name of an input */
+} ports;
+
+static pl_status ports_init(ports *p, const pl_graph *g, pl_err *err) {
+    *p = (ports){ .inputs = PL_STRMAP_INIT, .name = PL_BUF_INIT };
+    for (size_t i = 0; i < g->n_inputs; i++)
+        if (!pl_strmap_has(&p->inputs, g->inputs[i]->name) &&
+            pl_strmap_put(&p->inputs, g->inputs[i]->name, (void *)(uintptr_t)(i + 1)) != 0)
+            return pl_fail_memory(err, g->n_inputs);
+    return PL_OK;
+}
+
+static void ports_release(ports *p) {
+    pl_strmap_release(&p->inputs);
+    pl_buf_release(&p->name);
+}
+
+/* The input whose name is the pattern with `star` for its '*'; SIZE_MAX = none. */
+static size_t input_named(ports *p, const char *pattern, const char *star, size_t n_star) {
+    const size_t head = strcspn(pattern, "*");
+    pl_buf_reset(&p->name);
+    pl_buf_append(&p->name, pattern, head);
+    if (pattern[head] == '*') {
+        pl_buf_append(&p->name, star, n_star);
+        pl_buf_puts(&p->name, pattern + head + 1);
+    } else if (n_star > 0) {
+        return SIZE_MAX;
+    }
+    if (!pl_buf_ok(&p->name)) return SIZE_MAX;
+    return (size_t)(uintptr_t)pl_strmap_get_n(&p->inputs, pl_buf_str(&p->name), p->name.n_bytes) -
+           1;
 }
 
 /* Connects every output and input that the pair of patterns matches; returns their number. */
-static size_t join_states(pl_feed *f, const char *rule, bool told) {
+static size_t join_states(pl_feed *f, ports *p, const char *rule, bool told) {
     const pl_graph *g = f->model->graph;
-    const char *colon = strchr(rule, ':'), *x, *y;
-    size_t n_x, n_y, n = 0;
+    const char *colon = strchr(rule, ':'), *star;
+    size_t n_star, n = 0;
     for (size_t o = 0; o < g->n_outputs; o++) {
-        if (is_taken(f, o) || !fits(rule, (size_t)(colon - rule), g->outputs[o]->name, &x, &n_x))
+        if (f->is_state[o] ||
+            !fits(rule, (size_t)(colon - rule), g->outputs[o]->name, &star, &n_star))
             continue;
-        for (size_t i = 0; i < g->n_inputs; i++) {
-            if (f->in[i].state != SIZE_MAX || g->inputs[i]->init != NULL) continue;
-            if (!fits(colon + 1, strlen(colon + 1), g->inputs[i]->name, &y, &n_y)) continue;
-            if (n_x != n_y || memcmp(x, y, n_x) != 0) continue;
-            if (!told && !same_kind(g->inputs[i]->type, g->outputs[o]->type)) continue;
-            f->in[i].state = o;
-            f->in[i].told = told;
-            f->in[i].rule = NULL;
-            f->n_states++;
-            n++;
-            break;
-        }
+        const size_t i = input_named(p, colon + 1, star, n_star);
+        if (i == SIZE_MAX || f->in[i].state != SIZE_MAX || g->inputs[i]->init != NULL) continue;
+        if (!told && !same_kind(g->inputs[i]->type, g->outputs[o]->type)) continue;
+        f->is_state[o] = true;
+        f->in[i].state = o;
+        f->in[i].told = told;
+        f->in[i].rule = NULL;
+        f->n_states++;
+        n++;
     }
     return n;
 }
 
-static pl_status find_states(pl_feed *f, const plumb_generate_options *o, pl_err *err) {
+static pl_status told_states(pl_feed *f, ports *p, const plumb_generate_options *o, pl_err *err) {
     for (size_t i = 0; i < o->n_states; i++) {
         const char *colon = strchr(o->states[i], ':');
         if (colon == NULL)
             return pl_fail(err, PL_E_USAGE, "option 'state' is '%s', expected OUTPUT:INPUT",
                            o->states[i]);
-        if (join_states(f, o->states[i], true) == 0)
+        if (join_states(f, p, o->states[i], true) == 0)
             return pl_fail(err, PL_E_USAGE,
                            "option 'state' is %s: no output and input of the model fit; see option "
                            "'explain-inputs'",
                            o->states[i]);
     }
-    for (size_t i = 0; i < sizeof(state_rules) / sizeof(*state_rules); i++)
-        (void)join_states(f, state_rules[i], false);
     return PL_OK;
+}
+
+static pl_status find_states(pl_feed *f, const plumb_generate_options *o, pl_err *err) {
+    ports p;
+    pl_status st = ports_init(&p, f->model->graph, err);
+    if (st == PL_OK) st = told_states(f, &p, o, err);
+    for (size_t i = 0; st == PL_OK && i < sizeof(state_rules) / sizeof(*state_rules); i++)
+        (void)join_states(f, &p, state_rules[i], false);
+    ports_release(&p);
+    return st;
 }
 
 /* ---- inputs ---- */
@@ -212,7 +249,7 @@ static void find_rules(pl_feed *f) {
 
 static bool could_be_logits(const pl_feed *f, size_t o) {
     const pl_type *type = f->model->graph->outputs[o]->type;
-    if (is_taken(f, o) || f->n_tokens == 0) return false;
+    if (f->is_state[o] || f->n_tokens == 0) return false;
     if (type == NULL || type->kind != PL_TYPE_TENSOR) return type == NULL;
     return pl_dtype_is_float(type->dtype) &&
            (!type->has_rank || type->rank == 2 || type->rank == 3);
@@ -225,6 +262,11 @@ static pl_status find_logits(pl_feed *f, const char *told, pl_err *err) {
         if (strcmp(g->outputs[o]->name, told) == 0) f->logits = o;
     if (told != NULL && f->logits == SIZE_MAX)
         return fail_name("logits", told, "output", told, output_at, g, err);
+    const pl_type *type = told == NULL ? NULL : g->outputs[f->logits]->type;
+    if (type != NULL && (type->kind != PL_TYPE_TENSOR || !pl_dtype_is_float(type->dtype)))
+        return pl_fail(err, PL_E_USAGE,
+                       "option 'logits' is %s: this output does not hold floating-point numbers",
+                       told);
     for (size_t o = 0; o < g->n_outputs && f->logits == SIZE_MAX; o++)
         if (could_be_logits(f, o) && is_named(g->outputs[o]->name, "logits|lm_logits") > 0)
             f->logits = o;
@@ -241,7 +283,9 @@ pl_status pl_feed_init(pl_feed *f, const pl_model *model, const plumb_generate_o
     *f = (pl_feed){ .model = model, .logits = SIZE_MAX, .source = o->inputs };
     f->in = pl_calloc(g->n_inputs + 1, sizeof(*f->in));
     f->given = pl_calloc(g->n_inputs + 1, sizeof(*f->given));
-    if (f->in == NULL || f->given == NULL) return pl_fail_memory(err, g->n_inputs);
+    f->is_state = pl_calloc(g->n_outputs + 1, sizeof(*f->is_state));
+    if (f->in == NULL || f->given == NULL || f->is_state == NULL)
+        return pl_fail_memory(err, g->n_inputs);
     for (size_t i = 0; i < g->n_inputs; i++)
         f->in[i].state = SIZE_MAX;
     if (o->inputs->n_sets <= 1 && o->inputs->n_samples <= 1) {
@@ -261,6 +305,7 @@ void pl_feed_release(pl_feed *f) {
     for (size_t i = 0; f->given != NULL && i < f->model->graph->n_inputs; i++)
         pl_datum_unref(f->given[i]);
     pl_free(f->given);
+    pl_free(f->is_state);
     pl_free(f->in);
     *f = (pl_feed){ .logits = SIZE_MAX };
 }

@@ -39,6 +39,7 @@ typedef struct pl_feed_input {
 typedef struct pl_feed {
     const pl_model *model;
     pl_feed_input *in;         /* by input */
+    bool *is_state;            /* by output: fed back */
     size_t logits;             /* output; SIZE_MAX = none */
     size_t n_states, n_tokens; /* inputs that are states, that take token ids */
     const plumb_inputs *source;

@@ -140,9 +140,18 @@ static pl_status match_sides(pl_steps *s, pl_err *err) {
                 "state '%s' of the reference has no counterpart; set option 'cache' to own",
                 b->inputs[i]->name);
     }
-    for (size_t i = 0; i < a->n_outputs; i++)
+    size_t n = 0;
+    for (size_t i = 0; i < a->n_outputs; i++) {
         s->output_of_b[i] = pl_ports_match(a->outputs, a->n_outputs, i, b->outputs, b->n_outputs);
-    return PL_OK;
+        n += s->output_of_b[i] != SIZE_MAX;
+    }
+    const size_t logits = s->a.feed.logits;
+    if (n > 0 && (logits == SIZE_MAX || s->output_of_b[logits] != SIZE_MAX)) return PL_OK;
+    return pl_fail(err, PL_E_INVALID,
+                   "output '%s' has no counterpart in the reference, which has %s: rename it, "
+                   "or name the output to compare with option 'logits'",
+                   a->n_outputs == 0 ? "" : a->outputs[logits == SIZE_MAX ? 0 : logits]->name,
+                   b->n_outputs == 0 ? "no output" : b->outputs[0]->name);
 }
 
 /* Small ids, which every vocabulary has; no two equal in a row. */
@@ -354,10 +363,8 @@ static pl_status measure_step(pl_steps *s, pl_step *step, bool speaks, pl_err *e
     step->state_error = (double)NAN;
     for (size_t i = 0; i < s->a.model->graph->n_outputs; i++) {
         pl_step_distance d;
-        bool is_state = false;
+        const bool is_state = s->a.feed.is_state[i];
         if (s->output_of_b[i] == SIZE_MAX) continue;
-        for (size_t k = 0; k < s->a.model->graph->n_inputs; k++)
-            is_state = is_state || s->a.feed.in[k].state == i;
         PL_TRY(pl_step_measure(s->pool, s->a.out[i], s->b.out[s->output_of_b[i]], &d, err));
         const double score = pl_step_score(&d);
         const double rms = d.structural || d.nonfinite ? (double)INFINITY : d.rms;
