@@ -385,6 +385,7 @@ static size_t place_of(pl_value *const *values, size_t n, const char *name) {
 
 size_t pl_ports_match(pl_value *const *to, size_t n_to, size_t i, pl_value *const *from,
                       size_t n_from) {
+    if (i < n_from && strcmp(from[i]->name, to[i]->name) == 0) return i; /* most often */
     const size_t named = place_of(from, n_from, to[i]->name);
     if (named != SIZE_MAX || n_to != n_from) return named;
     return place_of(to, n_to, from[i]->name) == SIZE_MAX ? i : SIZE_MAX;
