@@ -177,6 +177,7 @@ static void join(pl_corpus *c, size_t from, size_t to) {
     t->n_cases += f->n_cases;
     t->n_confirmed += f->n_confirmed;
     f->n_cases = 0;
+    f->joined_to = to + 1;
 }
 
 static bool is_run_kind(const char *kind) {
@@ -368,8 +369,33 @@ static int by_count(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->group.id, y->group.id);
 }
 
+static pl_corpus_group *stands_for(pl_corpus *c, size_t i) {
+    while (c->groups[i].joined_to > 0)
+        i = c->groups[i].joined_to - 1;
+    return &c->groups[i];
+}
+
+/* Which signature gives a group its id depends on how many cases each has, and so on what else is
+ * in the run. The others are noted, too, so that the group is known again. */
+static pl_status note_joined(pl_corpus *c, pl_err *err) {
+    for (size_t i = 0; i < c->n_groups; i++)
+        if (c->groups[i].joined_to > 0) stands_for(c, i)->n_also++;
+    for (size_t i = 0; i < c->n_groups; i++) {
+        pl_corpus_group *g = &c->groups[i];
+        g->also = pl_arena_array(c->arena, g->n_also + 1, sizeof *g->also);
+        if (g->also == NULL) return pl_fail_memory(err, g->n_also);
+        g->n_also = 0;
+    }
+    for (size_t i = 0; i < c->n_groups; i++) {
+        pl_corpus_group *g = stands_for(c, i);
+        if (c->groups[i].joined_to > 0) g->also[g->n_also++] = c->groups[i].id;
+    }
+    return PL_OK;
+}
+
 /* Sorts, and drops groups that were joined to another. */
 static pl_status rank(pl_corpus *c, pl_err *err) {
+    PL_TRY(note_joined(c, err));
     ranked *all = pl_calloc(c->n_groups + 1, sizeof *all);
     size_t *now = pl_calloc(c->n_groups + 1, sizeof *now), n = 0;
     if (all == NULL || now == NULL) {
