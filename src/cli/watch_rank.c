@@ -43,8 +43,9 @@ static int tell(const pl_args *args, const char *output, int number) {
         (void)pl_args_no_memory(&err);
         return pl_command_fail(args, &err);
     }
-    fprintf(out, "{\"what\":\"lost\",\"rank\":%d,\"signal\":%d,\"folder\":",
-            atoi(getenv("PMI_RANK")), number);
+    fprintf(out,
+            "{\"what\":\"lost\",\"rank\":%d,\"signal\":%d,\"folder\":", atoi(getenv("PMI_RANK")),
+            number);
     put_quoted(out, output == NULL ? "" : output);
     fputc('}', out);
     if (fclose(out) != 0 || request == NULL) {

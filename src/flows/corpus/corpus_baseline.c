@@ -59,8 +59,7 @@ static pl_status compare(pl_corpus *c, const pl_json_value *groups, pl_err *err)
     const pl_corpus_group *g = before.groups;
     for (const pl_json_value *v = groups->first; v != NULL; v = v->next, g++)
         if (find(c->groups, c->n_groups, g) == NULL)
-            c->gone[c->n_gone++] =
-                (pl_corpus_gone){ g->id, g->name, is_judged(c, v), g->n_cases };
+            c->gone[c->n_gone++] = (pl_corpus_gone){ g->id, g->name, is_judged(c, v), g->n_cases };
     c->has_baseline = true;
     return PL_OK;
 }

@@ -28,8 +28,8 @@ static bool is_message_kind(const char *kind) {
            strcmp(kind, "signal") == 0 || strcmp(kind, "check") == 0;
 }
 
-/* An error says what is wrong; which operators the smallest repro has is then chance: a model that a
- * version cannot load fails with any of its nodes. */
+/* An error says what is wrong; which operators the smallest repro has is then chance: a model that
+ * a version cannot load fails with any of its nodes. */
 static const char *ops_that_matter(const pl_bug *b) {
     return is_message_kind(b->kind) && b->message[0] != '\0' ? "" : b->ops;
 }

@@ -25,8 +25,9 @@ typedef struct pl_corpus_case {
 } pl_corpus_case;
 
 typedef struct pl_corpus_group {
-    const char *id;    /* from its signature: stable between runs */
-    const char **also; /* ids of signatures that were joined to it: another run may have one as id */
+    const char *id; /* from its signature: stable between runs */
+    const char *
+        *also; /* ids of signatures that were joined to it: another run may have one as id */
     size_t n_also;
     const char *name;  /* "divergence of Cast (float>int8)" */
     const char *state; /* "new", "known"; "" = no baseline */
