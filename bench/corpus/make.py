@@ -147,12 +147,12 @@ def make_onnx(folder, step):
         shutil.copytree(case, target, symlinks=False)
 
 
-def make(folder, small=False, large=False):
+def make(folder, small=False, large=False, step=1):
     folder = Path(folder)
     make_bugs(folder / "bugs", FORMS[:2] if small else FORMS)
     if not small:
         make_cases(folder, large)
-    make_onnx(folder / "onnx", 25 if small else 1)
+    make_onnx(folder / "onnx", 25 if small else int(step))
     return folder
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """A corpus with known answers: how well are failures grouped, and what does it cost?
 
-  bench/corpus/run.py groups [OUT]     the models of make.py x 6 ONNX Runtimes of tools/fetch-ort x 2 levels, and three faults planted in jit: each
-                                       known bug must be one group, no group two bugs. Exit 1 if not.
+  bench/corpus/run.py groups [WORK [STEP [JOBS]]]
+                                       the models of make.py (every STEP-th of the ONNX data; 3) x 6 ONNX Runtimes of tools/fetch-ort x 2 levels, and three
+                                       faults planted in jit: each known bug must be one group, no group two bugs. Then again with one version fixed: its bug,
+                                       and no other, must be shown as fixed. Goes on with what is in WORK. Exit 1 if not.
   bench/corpus/run.py judge OUT MODELS the same check of an output that is there
   bench/corpus/run.py onnx [OUT]       Debian's libonnx-testdata x 2 versions: at least 1,500 items; prints the table
   bench/corpus/run.py cost [N]         N small models (200): CPU time of `plumb corpus` against that of as many `plumb run --strict-accuracy`,
@@ -40,13 +42,13 @@ def versions():
     return [v for v in found if library(v).exists()]
 
 
-def backends(which, levels):
-    return [w for v in which for level in levels for w in ("--backend", f"ort:lib={library(v)},opt={level}")]
+def backends(which, levels, folder=ROOT / ".cache"):
+    return [w for v in which for level in levels for w in ("--backend", f"ort:lib={folder}/ort-{v}/libonnxruntime.so.1,opt={level}")]
 
 
 def run(models, specs, out, *more):
     begin = time.monotonic()
-    done = subprocess.run([PLUMB, "corpus", str(models), *specs, "-o", str(out), *more], env=dict(os.environ, ORT_DISABLE_TELEMETRY="1"))
+    done = subprocess.run([PLUMB, "corpus", *map(str, (models, *specs, "-o", out, *more))], env=dict(os.environ, ORT_DISABLE_TELEMETRY="1"))
     print(f"exit {done.returncode}, {time.monotonic() - begin:.0f} s")
     return json.loads((Path(out) / "corpus.json").read_text())
 
@@ -101,21 +103,59 @@ def judge(result, known):
     return wrong
 
 
-def groups(out):
-    """All that make.py makes x 6 versions x 2 levels, and three planted faults."""
+def link_libraries(folder, which):
+    """WORK/libs/ort-VERSION leads to .cache, so that a version can be "fixed" without changing the name of its backend."""
+    for version, real in which.items():
+        link = folder / f"ort-{version}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(library(real).resolve().parent)
+    return folder
+
+
+def lost(first, again, known):
+    """Bugs with a failure in the first run and none in the second: what a fix of a version must show as fixed."""
+    def bugs(result):
+        return {bug_of(c, known) for c in result["cases"] if c["group"] and bug_of(c, known)}
+    return bugs(first) - bugs(again)
+
+
+def judge_fix(first, again, known):
+    """The groups of bugs that have no failure any more are fixed; of those that still have one none is fixed or new."""
+    gone = lost(first, again, known)
+    bug_of_group = {c["group"]: bug_of(c, known) for c in first["cases"] if c["group"]}
+    wrong = []
+    for group in again["gone"]:
+        bug = bug_of_group.get(group["id"])
+        print(f"{group['state']:8} {group['name'][:110]}: {bug or 'cause not known'}")
+        if (bug in gone) != (group["state"] == "fixed") and bug:
+            wrong.append(f"{bug} is {group['state']}")
+    shown = {bug_of_group.get(g["id"]) for g in again["gone"] if g["state"] == "fixed"}
+    wrong += [f"{bug} has no failure any more, but is not shown as fixed" for bug in sorted(gone - shown)]
+    wrong += [f"group {g['id']} is new: {g['name'][:110]}" for g in again["groups"] if g["state"] == "new"]
+    print("without a failure since the fix:", ", ".join(sorted(gone)) or "none")
+    return wrong
+
+
+def groups(work, step, jobs):
+    """All that make.py makes x 6 versions x 2 levels, and three planted faults; then again with 22177 fixed: 1.19.2 is the only one that has it."""
     missing = [v for v in SIX if not library(v).exists()]
     if missing:
         sys.exit(f"no ONNX Runtime {', '.join(missing)} in .cache: tools/fetch-ort all")
-    with tempfile.TemporaryDirectory() as tmp:
-        models = make.make(Path(tmp) / "models")
-        specs = backends(SIX, ("basic", "all")) + [w for p in PLANTED for w in ("--backend", f"jit:inject={p}")]
-        result = run(models, specs, out, "--max-queries", "40", "--timeout", "120")
-        wrong = judge(result, expected(models / "bugs"))
-        # one version is "fixed": what it alone had must be gone
-        fixed = [s if "1.19.2" not in s else s.replace("1.19.2", "1.22.0") for s in backends(("1.19.2",), ("basic", "all"))]
-        again = run(models / "bugs", fixed, str(out) + "-fixed", "--max-queries", "40", "--baseline", str(out))
-        print("fixed:", *(g["name"] for g in again["gone"] if g["state"] == "fixed"), sep="\n  ")
-    print("\n".join(wrong) or "every known bug is one group, none mixes two")
+    work = Path(work)
+    models = work / "models"
+    if not models.exists():
+        make.make(models, step=step)
+    specs = backends(SIX, ("basic", "all"), work / "libs") + [w for p in PLANTED for w in ("--backend", f"jit:inject={p}")]
+    options = ("--max-queries", "40", "--timeout", "120", "--jobs", jobs)
+    found = []
+    for out, lib_of in (("out", {}), ("fixed", {"1.19.2": "1.22.0"})):
+        link_libraries(work / "libs", {**{v: v for v in SIX}, **lib_of})
+        more = ("--baseline", work / "out") if found else ()
+        found.append(run(models, specs, work / out, *options, *more, *(("--resume",) if (work / out).exists() else ())))
+    known = expected(models / "bugs")
+    wrong = judge(found[0], known) + judge_fix(*found, known)
+    print("\n".join(wrong) or "every known bug is one group, none mixes two, the fixed one is shown as fixed")
     return 1 if wrong else 0
 
 
@@ -151,7 +191,7 @@ def cost(n):
 def main():
     what, rest = (sys.argv[1:2] or [""])[0], sys.argv[2:]
     if what == "groups":
-        return groups(rest[0] if rest else tempfile.mkdtemp() + "/out")
+        return groups(*(rest + [tempfile.mkdtemp(), "3", "2"][len(rest):])[:3])
     if what == "judge" and len(rest) == 2:
         wrong = judge(json.loads((Path(rest[0]) / "corpus.json").read_text()), expected(Path(rest[1]) / "bugs"))
         print("\n".join(wrong) or "every known bug is one group, none mixes two")

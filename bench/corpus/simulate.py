@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The scheduling core of `plumb corpus` with up to 1,000 workers, simulated by SimGrid (apt-get install libsimgrid-dev; Debian 12 has 3.32).
 
-  bench/corpus/simulate.py costs LIST OUT…    measured costs of finished runs of LIST -> bench/corpus/costs.txt (estimate and time of each item)
+  bench/corpus/simulate.py costs LIST OUT…    measured costs of finished runs of LIST -> bench/corpus/costs.txt (estimate and CPU time of each item)
   bench/corpus/simulate.py run [WORKERS…]     20,000 items drawn from costs.txt with a fixed seed, on 1 to 1,000 workers:
                                               efficiency (sum of costs / workers / time) -> bench/corpus/simulated.json, bench/plots/corpus.svg
 
@@ -43,7 +43,7 @@ def write_costs(source, outs):
             for line in part.read_text().splitlines():
                 row = json.loads(line)
                 if row["t"] == "done" and row["key"] in estimate:
-                    rows.append((model[row["key"]], round(estimate[row["key"]] * 1e6), round(row["seconds"] * 1e6)))
+                    rows.append((model[row["key"]], round(estimate[row["key"]] * 1e6), round(row["cpu"] * 1e6)))  # CPU time: the machine may be busy
     names = sorted({m for m, _, _ in rows})
     number = {m: i for i, m in enumerate(names)}
     COSTS.write_text("".join(f"{number[m]} {e} {c}\n" for m, e, c in sorted(rows)))
@@ -57,6 +57,8 @@ def draw(limit_us):
         model, estimate, cost = map(int, line.split())
         models.setdefault(model, []).append((estimate, min(cost, limit_us) if limit_us else cost))
     rng, rows = random.Random(SEED), []
+    for items in models.values():  # costs.txt is sorted: which item of a model is cheap must not be told by its place
+        rng.shuffle(items)
     names = sorted(models)
     for family in range(N_ITEMS):
         rows += [(family, e, c) for e, c in models[rng.choice(names)]]

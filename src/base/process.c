@@ -235,13 +235,19 @@ static pl_status child_follow(child *c, const pl_progress *progress, bool *timed
     return st;
 }
 
+static double seconds_of(struct timeval t) {
+    return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
 static pl_status child_reap(const child *c, const char *name, pl_process_result *out, pl_err *err) {
     int status = 0;
     pid_t r;
+    struct rusage used = { 0 };
     do
-        r = waitpid(c->pid, &status, 0);
+        r = wait4(c->pid, &status, 0, &used);
     while (r < 0 && errno == EINTR);
     if (r < 0) return pl_fail_errno(err, errno, "wait for", name);
+    out->cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
     if (WIFSIGNALED(status)) {
         out->signal = WTERMSIG(status);
     } else {

@@ -11,7 +11,8 @@ typedef struct pl_process_result {
     int exit_code; /* valid when signal == 0 */
     int signal;    /* 0, or the signal that ended it */
     bool timed_out;
-    pl_buf out, err; /* what it printed; each capped, the tail is kept */
+    double cpu_seconds; /* of it and of the children that it waited for */
+    pl_buf out, err;    /* what it printed; each capped, the tail is kept */
 } pl_process_result;
 
 typedef struct pl_process_options {

@@ -39,6 +39,9 @@ bool pl_cli_threads(const pl_args *args, int *out, plumb_error *err);
 /* --timeout, --memory-limit and --sandbox. */
 /* Did srun start several tasks without MPI? Each would do the whole work, into the same output. */
 bool pl_cli_check_tasks(plumb_error *err);
+/* Under MPICH's launcher: the rest runs in a child, and this returns its exit code, or 4 after
+ * telling what it was working on when a signal ended it. -1: go on. */
+int pl_cli_watch_rank(const pl_args *args, const char *output);
 bool pl_cli_limits(const pl_args *args, double *timeout, uint64_t *memory_limit, int *sandbox,
                    plumb_error *err);
 /* Options of the compiler (jit); without --backend they choose it. */

@@ -218,6 +218,14 @@ static int run(const pl_args *args) {
     plumb_write_options_init(&write);
     if (!read_options(args, &l, &o, &err) || !pl_args_format_name(args, &write.format, &err))
         goto done;
+    if (o.mpi && !pl_args_flag(args, "dry-run") && !pl_args_flag(args, "merge")) {
+        const int code = pl_cli_watch_rank(args, o.output);
+        if (code >= 0) {
+            free(l.seeds);
+            free((void *)(uintptr_t)l.backends);
+            return code;
+        }
+    }
     end_on_purpose();
     pl_cli_bar *bar = pl_cli_bar_of(args, &progress);
     watching w = { progress };

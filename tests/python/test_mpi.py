@@ -151,7 +151,7 @@ def test_killed_rank_loses_only_what_was_in_flight(tmp):
 def test_death_of_a_rank_is_told_with_its_item(tmp):
     """By rank 0, whose exit code is 4; mpirun reports its own. With --enable-recovery the other ranks do the rest first."""
     if "openmpi" not in mpis():
-        raise Skip("needs Open MPI; with MPICH 4.0 no rank was left to tell it")
+        raise Skip("needs Open MPI")
     make_models(tmp)
     expected, _ = plain_corpus(tmp)
     (tmp / "rank.sh").write_text('#!/bin/sh\n"$@"\necho $? >"code.$OMPI_COMM_WORLD_RANK"\n')
@@ -169,6 +169,26 @@ def test_death_of_a_rank_is_told_with_its_item(tmp):
         if flags:
             assert (tmp / "code.0").read_text() == "4\n", (tmp / "code.0").read_text()
             assert len(set(done_keys(tmp / out))) == len(MODELS) * len(BACKENDS) - 1, said
+        subprocess.run([*corpus(out, "--resume"), "--jobs", "2"], cwd=tmp, env=ENV, capture_output=True, timeout=300)
+        check_items(tmp / out, expected)
+
+
+def test_death_of_a_rank_of_mpich_is_told_with_its_item(tmp):
+    """By the parent of the rank, before MPICH's launcher knows and ends all ranks."""
+    if "mpich" not in mpis():
+        raise Skip("needs MPICH")
+    make_models(tmp)
+    expected, _ = plain_corpus(tmp)
+    for rank in (1, 0):
+        for attempt in range(5):
+            out = f"o{rank}{attempt}"
+            _, said, killed = kill_at("mpich", 3, rank, 2, tmp, out)
+            lost = in_flight(tmp / out, rank)
+            if killed and lost:
+                break
+        else:
+            raise AssertionError("the kill never hit an item in flight")
+        assert f"plumb corpus: rank {rank} died by signal 9 while it worked on '{lost[0]}'" in said, said
         subprocess.run([*corpus(out, "--resume"), "--jobs", "2"], cwd=tmp, env=ENV, capture_output=True, timeout=300)
         check_items(tmp / out, expected)
 

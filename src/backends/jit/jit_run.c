@@ -150,9 +150,10 @@ static pl_status run_kernel(jit_program *p, const jit_plan *plan, jit_break *b, 
     return st;
 }
 
-/* Later steps rely on the type that the shape rule inferred. */
-static pl_status check_promise(const jit_plan *plan, const pl_value *value, const pl_datum *d,
-                               pl_err *err) {
+/* Later steps rely on the type that the shape rule inferred. A planted fault may change a number
+ * that a shape depends on. */
+static pl_status check_promise(const jit_program *program, const jit_plan *plan,
+                               const pl_value *value, const pl_datum *d, pl_err *err) {
     const int ref = plan->value_ref[value->id];
     if (ref < 0) return PL_OK;
     const jit_prim *p = &plan->prims[plan->refs[ref].prim];
@@ -161,7 +162,7 @@ static pl_status check_promise(const jit_plan *plan, const pl_value *value, cons
     for (int i = 0; kept && i < p->rank; i++)
         kept = d->tensor->dims[i] == p->dims[i];
     if (!kept) {
-        return pl_fail(err, PL_E_INTERNAL,
+        return pl_fail(err, program->options->n_faults > 0 ? PL_E_BACKEND : PL_E_INTERNAL,
                        "value '%s' does not have the type or shape that its shape rule gives",
                        value->name);
     }
@@ -185,7 +186,7 @@ static pl_status run_break(jit_program *p, jit_plan *plan, jit_break *b, pl_err 
     }
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (out[i] == NULL) continue;
-        if (st == PL_OK) st = check_promise(plan, node->out[i], out[i], err);
+        if (st == PL_OK) st = check_promise(p, plan, node->out[i], out[i], err);
         if (st == PL_OK && p->args->hook != NULL) st = show(p, &node->out[i]->name, 1, out[i], err);
         pl_datum_unref(plan->slots[node->out[i]->id]);
         plan->slots[node->out[i]->id] = out[i];

@@ -29,6 +29,7 @@ typedef struct request {
 } request;
 typedef struct answer {
     int32_t status, exit_code, signal, timed_out;
+    double cpu_seconds;
     uint64_t n_out, n_err; /* err has the message when status is not PL_OK */
 } answer;
 
@@ -186,6 +187,7 @@ pl_status pl_spawner_run(pl_spawner *s, const char *const *argv, const pl_proces
     out->exit_code = a.exit_code;
     out->signal = a.signal;
     out->timed_out = a.timed_out != 0;
+    out->cpu_seconds = a.cpu_seconds;
     return PL_OK;
 }
 
@@ -231,6 +233,7 @@ static bool serve_one(int fd, const request *q) {
         a.exit_code = r.exit_code;
         a.signal = r.signal;
         a.timed_out = r.timed_out;
+        a.cpu_seconds = r.cpu_seconds;
         a.n_out = r.out.n_bytes;
         a.n_err = r.err.n_bytes;
         ok = put(fd, &a, sizeof a) && put(fd, pl_buf_str(&r.out), r.out.n_bytes) &&

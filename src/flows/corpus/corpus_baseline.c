@@ -5,16 +5,29 @@
 #include "flows/corpus/corpus_json.h"
 #include "flows/corpus/corpus_result.h"
 
-static const pl_json_value *find_group(const pl_json_value *groups, const char *id) {
-    for (const pl_json_value *v = groups->first; v != NULL; v = v->next)
-        if (strcmp(pl_member_text(v, "id"), id) == 0) return v;
-    return NULL;
+typedef struct known { /* groups of the baseline */
+    pl_corpus_group *groups;
+    size_t n;
+} known;
+
+static pl_status read_known(const pl_json_value *groups, pl_arena *arena, known *out, pl_err *err) {
+    *out = (known){ pl_arena_array(arena, groups->n_items + 1, sizeof *out->groups), 0 };
+    if (out->groups == NULL) return pl_fail_memory(err, groups->n_items);
+    for (const pl_json_value *v = groups->first; v != NULL; v = v->next) {
+        pl_corpus_group *g = &out->groups[out->n++];
+        *g = (pl_corpus_group){ .id = pl_member_text(v, "id"),
+                                .name = pl_member_text(v, "name"),
+                                .n_cases = pl_member_count(v, "cases") };
+        PL_TRY(pl_corpus_read_also(v, arena, g, err));
+    }
+    return PL_OK;
 }
 
-static bool has_group(const pl_corpus *c, const char *id) {
-    for (size_t i = 0; i < c->n_groups; i++)
-        if (strcmp(c->groups[i].id, id) == 0) return true;
-    return false;
+static const pl_corpus_group *find(const pl_corpus_group *groups, size_t n,
+                                   const pl_corpus_group *wanted) {
+    for (size_t i = 0; i < n; i++)
+        if (pl_corpus_same_group(&groups[i], wanted)) return &groups[i];
+    return NULL;
 }
 
 /* Was one of its models judged in this run? */
@@ -33,19 +46,20 @@ static bool is_judged(const pl_corpus *c, const pl_json_value *group) {
 }
 
 static pl_status compare(pl_corpus *c, const pl_json_value *groups, pl_err *err) {
+    known before;
+    PL_TRY(read_known(groups, c->arena, &before, err));
     for (size_t i = 0; i < c->n_groups; i++) {
-        const pl_json_value *known = find_group(groups, c->groups[i].id);
-        c->groups[i].state = known != NULL ? "known" : "new";
-        c->groups[i].n_before = pl_member_count(known, "cases");
+        const pl_corpus_group *same = find(before.groups, before.n, &c->groups[i]);
+        c->groups[i].state = same != NULL ? "known" : "new";
+        c->groups[i].n_before = same != NULL ? same->n_cases : 0;
     }
     c->gone = pl_arena_array(c->arena, groups->n_items + 1, sizeof *c->gone);
     if (c->gone == NULL) return pl_fail_memory(err, groups->n_items);
     c->n_gone = 0;
-    for (const pl_json_value *v = groups->first; v != NULL; v = v->next)
-        if (!has_group(c, pl_member_text(v, "id")))
-            c->gone[c->n_gone++] =
-                (pl_corpus_gone){ pl_member_text(v, "id"), pl_member_text(v, "name"),
-                                  is_judged(c, v), pl_member_count(v, "cases") };
+    const pl_corpus_group *g = before.groups;
+    for (const pl_json_value *v = groups->first; v != NULL; v = v->next, g++)
+        if (find(c->groups, c->n_groups, g) == NULL)
+            c->gone[c->n_gone++] = (pl_corpus_gone){ g->id, g->name, is_judged(c, v), g->n_cases };
     c->has_baseline = true;
     return PL_OK;
 }
@@ -80,6 +94,7 @@ void pl_corpus_put_baseline(const pl_corpus *c, pl_buf *out) {
         const char *last = NULL;
         pl_json_object_begin(&j);
         pl_json_put_string(&j, "id", c->groups[i].id);
+        pl_corpus_put_also(&j, &c->groups[i]);
         pl_json_put_string(&j, "name", c->groups[i].name);
         pl_json_put_int(&j, "cases", (int64_t)c->groups[i].n_cases);
         pl_json_key(&j, "models");

@@ -48,9 +48,15 @@ static const char *group_id(const pl_corpus *c, const pl_corpus_case *x) {
     return x == NULL || x->group == 0 ? "" : c->groups[x->group - 1].id;
 }
 
+static bool same_group(const diff *d, const pl_corpus_case *before, const pl_corpus_case *now) {
+    if (before->group == 0 || now->group == 0) return before->group == now->group;
+    return pl_corpus_same_group(&d->before->groups[before->group - 1],
+                                &d->now->groups[now->group - 1]);
+}
+
 static void add(diff *d, const pl_corpus_case *before, const pl_corpus_case *now) {
     if (before != NULL && now != NULL && before->status == now->status &&
-        strcmp(group_id(d->before, before), group_id(d->now, now)) == 0) {
+        same_group(d, before, now)) {
         d->n_same++;
         return;
     }
@@ -89,9 +95,9 @@ static const char *status(const pl_corpus_case *x) {
     return x == NULL ? "absent" : pl_item_status_name(x->status);
 }
 
-static bool has_group(const pl_corpus *c, const char *id) {
+static bool has_group(const pl_corpus *c, const pl_corpus_group *group) {
     for (size_t i = 0; i < c->n_groups; i++)
-        if (strcmp(c->groups[i].id, id) == 0) return true;
+        if (pl_corpus_same_group(&c->groups[i], group)) return true;
     return false;
 }
 
@@ -108,7 +114,7 @@ static void put_json(const diff *d, pl_buf *out) {
         pl_json_key(&j, side == 0 ? "new_groups" : "fixed_groups");
         pl_json_array_begin(&j);
         for (size_t i = 0; i < has->n_groups; i++) {
-            if (has_group(other, has->groups[i].id)) continue;
+            if (has_group(other, &has->groups[i])) continue;
             pl_json_object_begin(&j);
             pl_json_put_string(&j, "id", has->groups[i].id);
             pl_json_put_string(&j, "name", has->groups[i].name);
@@ -147,7 +153,7 @@ static void put_text(const diff *d, pl_buf *out) {
         const pl_corpus *has = side == 0 ? d->now : d->before,
                         *other = side == 0 ? d->before : d->now;
         for (size_t i = 0; i < has->n_groups; i++) {
-            if (has_group(other, has->groups[i].id)) continue;
+            if (has_group(other, &has->groups[i])) continue;
             const size_t at = out->n_bytes;
             pl_buf_printf(out, "%s  %s  %s (", side == 0 ? "new group" : "fixed group",
                           has->groups[i].id, has->groups[i].name);

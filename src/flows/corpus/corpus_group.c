@@ -2,8 +2,9 @@
  *
  * First by signature. Then the smallest repro of a group runs on the backends of the others: cases
  * whose backend passes it have another cause and become a separate group. Then failures of one
- * model on several versions with different messages for the same thing are joined. A pure function
- * of the cases and the answers. */
+ * model on several versions with different messages for the same thing are joined, and a failure
+ * that shows one operation later with the one that it comes from. A pure function of the cases and
+ * the answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,12 @@ static bool is_message_kind(const char *kind) {
            strcmp(kind, "signal") == 0 || strcmp(kind, "check") == 0;
 }
 
+/* An error says what is wrong; which operators the smallest repro has is then chance: a model that
+ * a version cannot load fails with any of its nodes. */
+static const char *ops_that_matter(const pl_bug *b) {
+    return is_message_kind(b->kind) && b->message[0] != '\0' ? "" : b->ops;
+}
+
 /* What the cases of a group have in common, except for the pass. */
 static int compare_bugs(const pl_bug *a, const pl_bug *b) {
     int order = strcmp(a->kind, b->kind);
@@ -34,7 +41,7 @@ static int compare_bugs(const pl_bug *a, const pl_bug *b) {
     if (order == 0) order = strcmp(a->op, b->op);
     if (order == 0) order = strcmp(a->dtypes, b->dtypes);
     if (order == 0) order = strcmp(a->attrs, b->attrs);
-    if (order == 0) order = strcmp(a->ops, b->ops);
+    if (order == 0) order = strcmp(ops_that_matter(a), ops_that_matter(b));
     if (order == 0 && message) order = strcmp(a->message, b->message);
     return order;
 }
@@ -52,7 +59,7 @@ static const char *id_of(const grouping *g, const pl_bug *b, const char *seed) {
                                   b->op,
                                   b->dtypes,
                                   b->attrs,
-                                  b->ops,
+                                  ops_that_matter(b),
                                   b->pass,
                                   is_message_kind(b->kind) ? b->message : "",
                                   seed };
@@ -170,6 +177,7 @@ static void join(pl_corpus *c, size_t from, size_t to) {
     t->n_cases += f->n_cases;
     t->n_confirmed += f->n_confirmed;
     f->n_cases = 0;
+    f->joined_to = to + 1;
 }
 
 static bool is_run_kind(const char *kind) {
@@ -238,6 +246,62 @@ static void join_unknown(grouping *g) {
     }
 }
 
+static const pl_corpus_case *case_with(const pl_corpus *c, const char *key) {
+    for (size_t i = 0; i < c->n_cases; i++)
+        if (strcmp(c->cases[i].key, key) == 0) return &c->cases[i];
+    return NULL;
+}
+
+/* Is every operator of `few` in `many`? Both are sorted, with spaces between. */
+static bool has_all(const char *many, const char *few) {
+    while (*few != '\0') {
+        const size_t n = strcspn(few, " ");
+        const char *at = many;
+        while (*at != '\0' && (strcspn(at, " ") != n || strncmp(at, few, n) != 0))
+            at += strcspn(at, " ") + (at[strcspn(at, " ")] == ' ');
+        if (*at == '\0') return false;
+        few += n + (few[n] == ' ');
+    }
+    return true;
+}
+
+/* Do both repros fail on the same backends? Only what also passes somewhere on the same runtime
+ * tells: with one version, or a bug of all of them, any two bugs would look alike. */
+static bool fail_alike(const grouping *g, const pl_corpus_group *x, const pl_corpus_group *y) {
+    const pl_corpus *c = g->corpus;
+    const pl_corpus_case *own = case_with(c, x->smallest), *other = case_with(c, y->smallest);
+    bool fails = false, passes = false;
+    if (own == NULL || other == NULL || !same_runtime(own->backend, other->backend)) return false;
+    for (size_t i = 0; i < c->n_backends; i++) {
+        if (strcmp(x->on[i], y->on[i]) != 0 || x->on[i][0] == '\0') return false;
+        if (!same_runtime(own->backend, c->backends[i])) continue;
+        fails = fails || strcmp(x->on[i], "fails") == 0;
+        passes = passes || strcmp(x->on[i], "passes") == 0;
+    }
+    return fails && passes;
+}
+
+/* Joins a group whose smallest repro contains the operators of another's and fails exactly where
+ * that one does: an optimiser moved or removed a value, so that the error shows an operation
+ * later. A repro is minimal, so the common operators are part of the reason. */
+static void join_contained(grouping *g) {
+    pl_corpus *c = g->corpus;
+    for (size_t i = 0; i < c->n_groups; i++) {
+        const pl_corpus_group *large = &c->groups[i];
+        for (size_t k = 0; k < c->n_groups && large->n_cases > 0; k++) {
+            const pl_corpus_group *small = &c->groups[k];
+            const bool same_pass = small->bug.pass[0] == '\0' || large->bug.pass[0] == '\0' ||
+                                   strcmp(small->bug.pass, large->bug.pass) == 0;
+            if (i == k || small->n_cases == 0 || small->bug.ops[0] == '\0' || !same_pass ||
+                small->repro_nodes >= large->repro_nodes || is_message_kind(small->bug.kind) ||
+                strcmp(small->bug.kind, large->bug.kind) != 0 ||
+                !has_all(large->bug.ops, small->bug.ops) || !fail_alike(g, small, large))
+                continue;
+            join(c, i, k);
+        }
+    }
+}
+
 /* ---- versions ---- */
 
 /* Compares numbers by value, the rest by character. */
@@ -258,17 +322,22 @@ static int compare_versions(const char *a, const char *b) {
     return (*a != '\0') - (*b != '\0');
 }
 
-/* The lowest version that fails, and the highest below it that passes. */
+/* The lowest version that fails, and the highest below it that passes; of one runtime, because
+ * versions of two say nothing about each other. */
 static void find_versions(const pl_corpus *c, pl_corpus_group *g) {
+    const pl_corpus_case *own = case_with(c, g->smallest);
+    if (own == NULL) return;
     for (size_t i = 0; i < c->n_backends; i++) {
-        if (strcmp(g->on[i], "fails") != 0 || c->versions[i][0] == '\0') continue;
+        if (strcmp(g->on[i], "fails") != 0 || c->versions[i][0] == '\0' ||
+            !same_runtime(own->backend, c->backends[i]))
+            continue;
         if (g->first_bad[0] == '\0' || compare_versions(c->versions[i], g->first_bad) < 0)
             g->first_bad = c->versions[i];
     }
     for (size_t i = 0; i < c->n_backends && g->first_bad[0] != '\0'; i++) {
         const char *v = c->versions[i];
         if (strcmp(g->on[i], "passes") != 0 || v[0] == '\0' ||
-            compare_versions(v, g->first_bad) >= 0)
+            !same_runtime(own->backend, c->backends[i]) || compare_versions(v, g->first_bad) >= 0)
             continue;
         if (g->last_good[0] == '\0' || compare_versions(v, g->last_good) > 0) g->last_good = v;
     }
@@ -300,8 +369,33 @@ static int by_count(const void *a, const void *b) {
     return order != 0 ? order : strcmp(x->group.id, y->group.id);
 }
 
+static pl_corpus_group *stands_for(pl_corpus *c, size_t i) {
+    while (c->groups[i].joined_to > 0)
+        i = c->groups[i].joined_to - 1;
+    return &c->groups[i];
+}
+
+/* Which signature gives a group its id depends on how many cases each has, and so on what else is
+ * in the run. The others are noted, too, so that the group is known again. */
+static pl_status note_joined(pl_corpus *c, pl_err *err) {
+    for (size_t i = 0; i < c->n_groups; i++)
+        if (c->groups[i].joined_to > 0) stands_for(c, i)->n_also++;
+    for (size_t i = 0; i < c->n_groups; i++) {
+        pl_corpus_group *g = &c->groups[i];
+        g->also = pl_arena_array(c->arena, g->n_also + 1, sizeof *g->also);
+        if (g->also == NULL) return pl_fail_memory(err, g->n_also);
+        g->n_also = 0;
+    }
+    for (size_t i = 0; i < c->n_groups; i++) {
+        pl_corpus_group *g = stands_for(c, i);
+        if (c->groups[i].joined_to > 0) g->also[g->n_also++] = c->groups[i].id;
+    }
+    return PL_OK;
+}
+
 /* Sorts, and drops groups that were joined to another. */
 static pl_status rank(pl_corpus *c, pl_err *err) {
+    PL_TRY(note_joined(c, err));
     ranked *all = pl_calloc(c->n_groups + 1, sizeof *all);
     size_t *now = pl_calloc(c->n_groups + 1, sizeof *now), n = 0;
     if (all == NULL || now == NULL) {
@@ -349,6 +443,7 @@ pl_status pl_corpus_group_cases(pl_corpus *c, pl_probe_fn probe, void *ctx, pl_e
     }
     if (st == PL_OK) join_models(&g);
     if (st == PL_OK) join_unknown(&g);
+    if (st == PL_OK) join_contained(&g);
     if (st == PL_OK) st = rank(c, err);
     for (size_t i = 0; i < c->n_groups && st == PL_OK; i++)
         find_versions(c, &c->groups[i]);

@@ -236,11 +236,12 @@ static pl_status add_found(reader *r, const char *inside, const pl_dir_list *nam
                            const pl_kind *kinds, size_t at, size_t n_models, pl_err *err) {
     pl_arena *arena = r->list->arena;
     const char *slash = inside[0] == '\0' ? "" : "/";
-    const char **data = pl_arena_array(arena, names->n_names + 1, sizeof *data);
+    const size_t n_max = n_models == 1 ? names->n_names : 0; /* else it has none */
+    const char **data = pl_arena_array(arena, n_max + 1, sizeof *data);
     model m = { .name = pl_arena_printf(arena, "%s%s%s", inside, slash, names->names[at]),
                 .data = data };
-    if (data == NULL || m.name == NULL) return pl_fail_memory(err, names->n_names);
-    for (size_t i = 0; n_models == 1 && i < names->n_names; i++) {
+    if (data == NULL || m.name == NULL) return pl_fail_memory(err, n_max);
+    for (size_t i = 0; i < n_max; i++) {
         if (kinds[i] != PL_KIND_FOLDER || strncmp(names->names[i], "test_data_set_", 14) != 0)
             continue;
         data[m.n_data] = pl_arena_printf(arena, "%s%s%s", inside, slash, names->names[i]);

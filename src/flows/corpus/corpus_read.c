@@ -31,6 +31,18 @@ static pl_status read_backends(pl_corpus *c, const pl_json_value *root, pl_err *
     return PL_OK;
 }
 
+pl_status pl_corpus_read_also(const pl_json_value *v, pl_arena *arena, pl_corpus_group *out,
+                              pl_err *err) {
+    const pl_json_value *list = pl_member_list(v, "also");
+    const size_t n = list == NULL ? 0 : list->n_items;
+    out->n_also = 0;
+    out->also = pl_arena_array(arena, n + 1, sizeof *out->also);
+    if (out->also == NULL) return pl_fail_memory(err, n);
+    for (const pl_json_value *x = n > 0 ? list->first : NULL; x != NULL; x = x->next)
+        if (x->kind == PL_JSON_STRING) out->also[out->n_also++] = x->string;
+    return PL_OK;
+}
+
 static pl_status read_group(pl_corpus *c, const pl_json_value *v, pl_corpus_group *g, pl_err *err) {
     const pl_json_value *on = pl_member_list(v, "on"), *models = pl_member_list(v, "models");
     *g = (pl_corpus_group){ .id = pl_member_text(v, "id"),
@@ -44,6 +56,7 @@ static pl_status read_group(pl_corpus *c, const pl_json_value *v, pl_corpus_grou
                             .n_confirmed = pl_member_count(v, "confirmed"),
                             .first_bad = pl_member_text(v, "first_bad"),
                             .last_good = pl_member_text(v, "last_good") };
+    PL_TRY(pl_corpus_read_also(v, c->arena, g, err));
     g->on = pl_arena_array(c->arena, c->n_backends + 1, sizeof *g->on);
     if (g->on == NULL) return pl_fail_memory(err, c->n_backends);
     const pl_json_value *word = on == NULL ? NULL : on->first;

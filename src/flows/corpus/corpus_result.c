@@ -173,10 +173,34 @@ static void put_case(pl_json *j, const pl_corpus *c, const pl_corpus_case *x) {
     pl_json_object_end(j);
 }
 
+static bool has_id(const pl_corpus_group *g, const char *id) {
+    bool has = strcmp(g->id, id) == 0;
+    for (size_t i = 0; i < g->n_also; i++)
+        has = has || strcmp(g->also[i], id) == 0;
+    return has;
+}
+
+bool pl_corpus_same_group(const pl_corpus_group *a, const pl_corpus_group *b) {
+    bool same = has_id(b, a->id);
+    for (size_t i = 0; i < a->n_also; i++)
+        same = same || has_id(b, a->also[i]);
+    return same;
+}
+
+void pl_corpus_put_also(pl_json *j, const pl_corpus_group *g) {
+    if (g->n_also == 0) return;
+    pl_json_key(j, "also");
+    pl_json_array_begin(j);
+    for (size_t i = 0; i < g->n_also; i++)
+        pl_json_string(j, g->also[i]);
+    pl_json_array_end(j);
+}
+
 static void put_group(pl_json *j, const pl_corpus *c, size_t at) {
     const pl_corpus_group *g = &c->groups[at];
     pl_json_object_begin(j);
     pl_json_put_string(j, "id", g->id);
+    pl_corpus_put_also(j, g);
     pl_json_put_string(j, "name", g->name);
     pl_json_put_string(j, "state", g->state);
     pl_bug_put(j, &g->bug);

@@ -25,7 +25,10 @@ typedef struct pl_corpus_case {
 } pl_corpus_case;
 
 typedef struct pl_corpus_group {
-    const char *id;    /* from its signature: stable between runs */
+    const char *id; /* from its signature: stable between runs */
+    const char *
+        *also; /* ids of signatures that were joined to it: another run may have one as id */
+    size_t n_also;
     const char *name;  /* "divergence of Cast (float>int8)" */
     const char *state; /* "new", "known"; "" = no baseline */
     pl_bug bug;
@@ -36,6 +39,7 @@ typedef struct pl_corpus_group {
     size_t n_confirmed; /* cases on whose backend the smallest repro fails, too */
     const char **on;    /* by backend: "fails", "passes", "other", "error"; "" = not asked */
     const char *first_bad, *last_good; /* versions; "" = not known */
+    size_t joined_to;                  /* while grouping: index + 1; 0 = it stands for itself */
 } pl_corpus_group;
 
 typedef struct pl_corpus_gone { /* a group of the baseline that this run does not have */
@@ -72,6 +76,8 @@ pl_status pl_corpus_open(const char *folder, pl_corpus **out, pl_err *err);
 void pl_corpus_free(pl_corpus *corpus); /* NULL is fine */
 bool pl_corpus_is(const char *folder);  /* has a corpus.json */
 int pl_corpus_exit_code(const pl_corpus *corpus);
+/* Of two runs: have they a signature in common? */
+bool pl_corpus_same_group(const pl_corpus_group *a, const pl_corpus_group *b);
 size_t pl_corpus_backend(const pl_corpus *corpus, const char *spec); /* position; SIZE_MAX */
 /* corpus.json */
 void pl_corpus_put_json(const pl_corpus *corpus, pl_buf *out);

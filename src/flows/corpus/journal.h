@@ -2,9 +2,9 @@
  * continues.
  *
  * Lines: {"t":"open"} a process begins; {"t":"start","key":K} an item is in flight;
- * {"t":"done","key":K,"seconds":S,"result":{…}} it is finished; {"t":"stop"} the process ends
- * regularly, so running items do not count as crashed. A line cut off by a crash is dropped when
- * the journal is opened again. */
+ * {"t":"done","key":K,"seconds":S,"cpu":C,"result":{…}} it is finished; {"t":"stop"} the process
+ * ends regularly, so running items do not count as crashed. A line cut off by a crash is dropped
+ * when the journal is opened again. */
 #ifndef PL_JOURNAL_H
 #define PL_JOURNAL_H
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { RANK_OTHER, RANK_FIRST, RANK_AGAIN };
+enum { RANK_OTHER, RANK_AGAIN };
 
 /* ---- a heap of waiting items ---- */
 
@@ -65,14 +65,6 @@ static int by_family(const void *a, const void *b) {
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-/* The longest of a family goes first: it would be started early anyway. */
-static void mark_first(pl_schedule *s, size_t family) {
-    size_t first = family;
-    for (size_t i = family; i != PL_SCHEDULE_NONE; i = s->items[i].sibling)
-        if (s->items[i].cost > s->items[first].cost) first = i;
-    s->items[first].rank = RANK_FIRST;
-}
-
 static bool join_families(pl_schedule *s, const size_t *family) {
     member *all = calloc(s->n_items + 1, sizeof *all);
     if (all == NULL) return false;
@@ -85,8 +77,6 @@ static bool join_families(pl_schedule *s, const size_t *family) {
         x->family = begins ? all[i].item : s->items[all[i - 1].item].family;
         if (!begins) s->items[all[i - 1].item].sibling = all[i].item;
     }
-    for (size_t i = 0; i < s->n_items; i++)
-        if (s->items[i].family == i) mark_first(s, i);
     free(all);
     return true;
 }

@@ -6,11 +6,11 @@
  * (done), again and again; whoever notices that it is gone reports that (died). One caller at a
  * time: the owner of the state locks it.
  *
- * Order: items of workers that died; then the first of each family; then the rest; within each the
- * longest first. A family is a model on several backends: nobody can tell from a graph that it
- * fails somewhere and has to be analysed, but a model that took long on one version takes long on
- * the next. So the first of a family to finish replaces the estimates of the others, and a longer
- * one raises them. */
+ * Order: items of workers that died; then the longest first. A family is a model on several
+ * backends: nobody can tell from a graph that it fails somewhere and has to be analysed, but a
+ * model that took long on one version takes long on the next. So the first of a family to finish
+ * replaces the estimates of the others, and a longer one raises them. To start one of each family
+ * before all others was worse: what is known to be long then starts late (bench/corpus). */
 #ifndef PL_SCHEDULE_H
 #define PL_SCHEDULE_H
 
@@ -26,7 +26,7 @@ typedef struct pl_schedule_item {
     size_t sibling;    /* the next of its family; PL_SCHEDULE_NONE = the last */
     size_t place;      /* in the heap; PL_SCHEDULE_NONE = not waiting */
     uint64_t learned;  /* of its family, kept at the first item; 0 = nobody has finished */
-    unsigned rank;     /* 2 of a dead worker, 1 first of a family, 0 others */
+    unsigned rank;     /* 1 of a dead worker, 0 others */
     unsigned n_deaths; /* while it was running */
 } pl_schedule_item;
 

@@ -87,6 +87,7 @@ static pl_status note_done(const pl_task_place *at, const char *key, double seco
     pl_json_put_string(&j, "t", "done");
     pl_json_put_string(&j, "key", key);
     pl_json_put_double(&j, "seconds", seconds);
+    pl_json_put_double(&j, "cpu", r->cpu_seconds);
     pl_json_key(&j, "result");
     put_result(at, r, &line);
     pl_buf_putc(&line, '}');

@@ -1,7 +1,9 @@
 #include "flows/corpus/worker.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -9,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/ranks/spawner.h"
+#include "flows/corpus/journal.h"
 
 /* ---- requests ---- */
 
@@ -94,6 +97,40 @@ static pl_status settle_in(pl_work *work, pl_err *err) {
     return PL_OK;
 }
 
+/* Is it a journal of this rank? Those of rank 0 have no number. */
+static bool is_part_of(const char *name, int64_t rank) {
+    char end[40];
+    (void)snprintf(end, sizeof end, "-rank%" PRId64 ".jsonl", rank);
+    if (rank > 0) return pl_path_has_suffix(name, end);
+    return pl_path_has_suffix(name, ".jsonl") && strstr(name, "-rank") == NULL;
+}
+
+/* Fails always, with what a rank was working on when it died: its journal knows. */
+static pl_status tell_lost(const pl_work *work, pl_err *err) {
+    const char *folder = pl_work_text(work, "folder");
+    const int64_t rank = integer(work, "rank");
+    pl_dir_list names = { 0 };
+    pl_dir *dir = NULL;
+    pl_buf lost = PL_BUF_INIT;
+    if (folder[0] != '\0' && pl_dir_open(folder, &dir, NULL) == PL_OK)
+        (void)pl_dir_names(dir, "parts", &names, NULL);
+    for (size_t i = 0; i < names.n_names; i++) {
+        char part[300];
+        if (!is_part_of(names.names[i], rank)) continue;
+        (void)snprintf(part, sizeof part, "parts/%s", names.names[i]);
+        pl_journal_put_unfinished(dir, part, &lost);
+    }
+    const pl_status st = pl_fail(err, PL_E_IO,
+                                 "rank %" PRId64 " died by signal %" PRId64 "%s%.400s; option "
+                                 "'resume' does the rest",
+                                 rank, integer(work, "signal"),
+                                 lost.n_bytes > 0 ? " while it worked on " : "", pl_buf_str(&lost));
+    pl_dir_list_free(&names);
+    pl_dir_close(dir);
+    pl_buf_release(&lost);
+    return st;
+}
+
 pl_status pl_worker_run(const char *request, pl_buf *answer, pl_err *err) {
     pl_work work = { .arena = pl_arena_new() };
     pl_status st = PL_OK;
@@ -102,6 +139,10 @@ pl_status pl_worker_run(const char *request, pl_buf *answer, pl_err *err) {
     const char *what = pl_work_text(&work, "what");
     if (strcmp(what, "spawner") == 0) { /* its socket is standard input */
         st = pl_spawner_serve(STDIN_FILENO, err);
+        goto done;
+    }
+    if (strcmp(what, "lost") == 0) {
+        st = tell_lost(&work, err);
         goto done;
     }
     PL_TRY_GOTO(done, st, settle_in(&work, err));

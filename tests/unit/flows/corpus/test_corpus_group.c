@@ -38,6 +38,7 @@ typedef struct fixture {
     pl_corpus corpus;
     pl_corpus_case cases[MAX];
     const char *backends[2], *versions[2];
+    const char *other;               /* instead of "ort:old" */
     const char *const (*answers)[2]; /* of repro k on a backend, by the digit that a key ends in */
 } fixture;
 
@@ -47,7 +48,7 @@ static const char *probe(void *ctx, const char *key, size_t backend) {
 }
 
 static void group(fixture *f, size_t n, const char *const (*answers)[2]) {
-    f->backends[0] = "ort:old";
+    f->backends[0] = f->other != NULL ? f->other : "ort:old";
     f->backends[1] = "ort:new";
     f->versions[0] = "1.9.0";
     f->versions[1] = "1.10.0";
@@ -121,6 +122,64 @@ static void test_group__versions_of_one_model_join(void **state) {
     pl_arena_free(f.corpus.arena);
 }
 
+/* A model that a version cannot load fails with any of its nodes. */
+static void test_group__an_error_that_says_the_same_is_one_group(void **state) {
+    (void)state;
+    static const char *const answers[][2] = { { "fails", "passes" }, { "fails", "passes" } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:old", "", ""),
+                             case_of("k1", "b", "ort:old", "", "") } };
+    for (int i = 0; i < 2; i++) {
+        f.cases[i].bug.kind = "compile error";
+        f.cases[i].bug.message = "Unsupported model IR version";
+        f.cases[i].bug.ops = i == 0 ? "AveragePool" : "Neg";
+    }
+    group(&f, 2, answers);
+    assert_int_equal(f.corpus.n_groups, 1);
+    f.cases[1].bug.message = ""; /* nothing said: the operators tell them apart */
+    pl_arena_free(f.corpus.arena);
+    group(&f, 2, answers);
+    assert_int_equal(f.corpus.n_groups, 2);
+    pl_arena_free(f.corpus.arena);
+}
+
+/* An optimiser removed a value, and the error shows an operation later. */
+static void test_group__a_repro_that_contains_another_joins_it(void **state) {
+    (void)state;
+    static const char *const alike[][2] = { { "fails", "passes" }, { "fails", "passes" } };
+    static const char *const apart[][2] = { { "fails", "passes" }, { "passes", "fails" } };
+    static const char *const everywhere[][2] = { { "fails", "fails" }, { "fails", "fails" } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:old", "Cast", ""),
+                             case_of("k1", "b", "ort:old", "Neg", "") } };
+    f.cases[1].bug.ops = "Cast Neg";
+    f.cases[1].repro_nodes = 2;
+    group(&f, 2, alike);
+    assert_int_equal(f.corpus.n_groups, 1);
+    assert_string_equal(f.corpus.groups[0].bug.op, "Cast");
+    assert_int_equal(f.corpus.groups[0].n_cases, 2);
+    pl_arena_free(f.corpus.arena);
+    group(&f, 2, apart);
+    assert_int_equal(f.corpus.n_groups, 2);
+    pl_arena_free(f.corpus.arena);
+    group(&f, 2, everywhere); /* tells nothing */
+    assert_int_equal(f.corpus.n_groups, 2);
+    pl_arena_free(f.corpus.arena);
+    f.cases[1].bug.ops = "CastLike Neg";
+    group(&f, 2, alike);
+    assert_int_equal(f.corpus.n_groups, 2);
+    pl_arena_free(f.corpus.arena);
+}
+
+/* jit 0.1.0 is no earlier version of ONNX Runtime. */
+static void test_group__versions_are_of_one_runtime(void **state) {
+    (void)state;
+    static const char *const answers[][2] = { { "passes", "fails" } };
+    fixture f = { .cases = { case_of("k0", "a", "ort:new", "Cast", "") }, .other = "jit" };
+    group(&f, 1, answers);
+    assert_string_equal(f.corpus.groups[0].first_bad, "1.10.0");
+    assert_string_equal(f.corpus.groups[0].last_good, "");
+    pl_arena_free(f.corpus.arena);
+}
+
 static void test_group__what_agrees_has_none(void **state) {
     (void)state;
     static const char *const answers[][2] = { { "fails", "fails" } };
@@ -151,6 +210,9 @@ int main(void) {
         cmocka_unit_test(test_group__a_repro_that_passes_elsewhere_splits),
         cmocka_unit_test(test_group__other_operators_or_passes_are_apart),
         cmocka_unit_test(test_group__versions_of_one_model_join),
+        cmocka_unit_test(test_group__an_error_that_says_the_same_is_one_group),
+        cmocka_unit_test(test_group__a_repro_that_contains_another_joins_it),
+        cmocka_unit_test(test_group__versions_are_of_one_runtime),
         cmocka_unit_test(test_group__what_agrees_has_none),
         cmocka_unit_test(test_message__names_and_numbers_go),
     };
