@@ -94,8 +94,8 @@ export const text = (page, selector) => page.locator(selector).innerText();
 export const values = (page) => page.$$eval("#rows .row[data-value]", (rows) => rows.sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => r.dataset.value));
 /** The inspector waits for nothing. */
 export const idle = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy !== "true", null, { timeout: 20000 });
-/** The tensors of the selection are there. */
-export const settled = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy === "false" && document.getElementById("heat-d") && document.getElementById("readout"), null, { timeout: 20000 });
+/** The tensors of the selection are there; pictures are drawn while their tab is open. */
+export const settled = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy === "false" && (document.getElementById("panel-tensors").hidden || (document.getElementById("heat-d") && document.getElementById("readout"))), null, { timeout: 20000 });
 /** The graph is laid out and drawn as it was last asked for. */
 export const drawn = (page) => page.waitForFunction(() => [...document.querySelectorAll("#graph, #graph-b")].every((c) => c.ariaBusy === "false"), null, { timeout: 20000 });
 

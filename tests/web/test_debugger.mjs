@@ -23,12 +23,12 @@ await test("path: what lies between two values, by button and by key; no path; t
   await page.locator("#rows .row[data-value='y']").click();
   // Conv, Relu, Conv, Add, Softmax: between the first and the last stand Relu, Conv, Add
   await becomes(async () => (await text(page, "#graph-note")).includes("3 operations between"), true, "from blocks.1's first Conv to the end");
-  ok(page.url().includes("path="), "in the address");
+  await becomes(() => page.url().includes("path="), true, "in the address");
   await page.screenshot({ path: join(shots, "path.png") });
   await page.locator("#rows .row[data-value='z']").click();
   await becomes(async () => (await text(page, "#graph-note")).includes("No path"), true, "z comes from the input alone");
   await page.keyboard.press("a");
-  equal([await page.locator("#path").getAttribute("aria-pressed"), page.url().includes("path=")], ["false", false], "ended by key");
+  await becomes(async () => [await page.locator("#path").getAttribute("aria-pressed"), page.url().includes("path=")], ["false", false], "ended by key");
   equal(page.problems, []);
   await page.context().close();
 });

@@ -83,6 +83,16 @@ export class Inspector {
     return offered.includes(want) ? want : offered[0];
   }
 
+  private built = new Set<Tab>(); // of the selection, the tabs that were made
+  /** A tab is made when it is first looked at. */
+  private build(tab: Tab): void {
+    const p = this.app.selected;
+    if (!p || this.built.has(tab)) return;
+    this.built.add(tab);
+    if (tab === "error") fill(this.panels.error, this.errors(p), this.metrics(p));
+    if (tab === "operation") fill(this.panels.operation, ...operationOf(this.app, p));
+  }
+
   showTab(): void {
     const offered = this.offered(),
       now = this.tab();
@@ -94,6 +104,7 @@ export class Inspector {
       this.panels[id].hidden = id !== now;
     }
     this.tabs.hidden = offered.length < 2;
+    this.build(now);
     this.tensors.shown(now);
   }
 
@@ -112,11 +123,10 @@ export class Inspector {
       fill(this.panels.notes);
       if (this.app.session.kind === "session") this.onpoint?.(p, actions, this.panels.notes);
       fill(this.head, ...this.about(p), actions.childElementCount ? actions : null);
-      fill(this.panels.error, ...(isPoint ? [this.errors(p), this.metrics(p)] : []));
-      fill(this.panels.operation, ...operationOf(this.app, p));
-      fill(this.body, ...TABS.map(([id]) => this.panels[id]));
+      this.built.clear();
+      this.showTab();
+      if (!this.panels.tensors.isConnected) fill(this.body, ...TABS.map(([id]) => this.panels[id]));
     });
-    this.showTab();
     const weight = p.verdict === "weight" || p.op === "Constant";
     this.tensors.show(p, isPoint ? p.index : weight ? p.value : null);
   }

@@ -124,11 +124,7 @@ function canPair(app: App): boolean {
 function pairing(app: App, noted: Noted, value: string, now: string): HTMLElement {
   const mine = noted.notes.pairs.find((p) => p.a === value),
     free = app.session.left_over.filter((l) => !noted.notes.pairs.some((p) => p.b === l.value));
-  const list = h(
-    "datalist",
-    { id: "left-over" },
-    ...free.slice(0, 5000).map((l) => h("option", { value: l.value }, clean(l.op, 60))),
-  );
+  const list = h("datalist", { id: "left-over" });
   const to = h("input", {
     id: "pair-with",
     "aria-label": "Value of B",
@@ -137,6 +133,10 @@ function pairing(app: App, noted: Noted, value: string, now: string): HTMLElemen
       : "value of B",
   });
   to.setAttribute("list", "left-over");
+  to.onfocus = () => {
+    if (!list.childElementCount)
+      fill(list, ...free.slice(0, 5000).map((l) => h("option", { value: l.value }, clean(l.op, 60))));
+  };
   return h(
     "details",
     { id: "pairing", open: !!mine || !now },

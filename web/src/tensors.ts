@@ -4,7 +4,7 @@ import type { App } from "./app";
 import { ChannelGrid } from "./channelgrid";
 import { channels, errorHistogram, histogram, profile, scatter } from "./charts";
 import { difference, type Picture, type Point, type SliceRequest, type Stats, type TensorOf } from "./data";
-import { clean, fill, h, keepFocus, number, table, tip } from "./dom";
+import { Box, clean, fill, h, keepFocus, number, table, tip } from "./dom";
 import { paint, paintScale, rangeOf, valueAt, wildOf, type Range } from "./heat";
 
 type SideName = "a" | "b" | "d";
@@ -55,13 +55,14 @@ export class Tensors {
   private pendingJump: number[] | null = null;
   private enlarged = h("dialog", { id: "enlarged", "aria-label": "Tensors, enlarged" });
   private tab = "tensors";
+  private box: Box;
 
   constructor(
     private app: App,
     private pane: HTMLElement,
     private into: { tensors: HTMLElement; distribution: HTMLElement; elements: HTMLElement },
   ) {
-    new ResizeObserver(() => this.drawMaps()).observe(pane);
+    this.box = new Box(pane, () => this.drawMaps());
     this.grid = new ChannelGrid(app.source, (axis, c) => this.pickChannel(axis, c));
     document.body.append(this.enlarged);
     this.enlarged.onclose = () => this.redraw();
@@ -104,7 +105,7 @@ export class Tensors {
   }
 
   private get width(): number {
-    const box = this.enlarged.open ? this.enlarged.clientWidth - 40 : this.pane.clientWidth - 28;
+    const box = this.enlarged.open ? this.enlarged.clientWidth - 40 : this.box.width - 28;
     return Math.max(160, box);
   }
 
@@ -167,49 +168,64 @@ export class Tensors {
       }
       this.pane.dataset.ms = (performance.now() - start).toFixed(1);
     } catch (e) {
-      if (ask === this.asked)
-        fill(this.into.tensors, h("p", { class: "callout", id: "no-tensors" }, clean((e as Error).message)));
+      if (ask === this.asked) this.lost((e as Error).message);
     }
   }
 
+  /** Why there is nothing to show, in every tab that would show it. */
+  private lost(why: string): void {
+    for (const [name, e] of Object.entries(this.into))
+      fill(e, h("p", { class: "callout", id: name === "tensors" ? "no-tensors" : undefined }, clean(why)));
+  }
+
+  /** Only the tab that is open: the others are drawn when they are. */
   private redraw(): void {
     const s = this.stats;
     if (!s || !this.picture) return;
-    const width = Math.max(180, this.pane.clientWidth - 28);
     keepFocus(this.pane, () => {
-      const view = [
-        s.why ? h("p", { class: "quiet" }, clean(s.why)) : null,
-        this.heatmaps(),
-        this.readout,
-        this.pickers(),
-      ];
-      if (this.enlarged.open) {
-        fill(this.into.tensors, h("p", { class: "quiet" }, "Shown enlarged."));
-        fill(
-          this.enlarged,
-          h("button", { id: "shrink", class: "corner", onclick: () => this.enlarged.close() }, "Close"),
-          h("h2", {}, clean(this.selected!.value, 160)),
-          ...view,
-        );
-      } else {
-        fill(this.enlarged);
-        fill(this.into.tensors, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
-      }
-      fill(
-        this.into.distribution,
-        histogram(s, width),
-        errorHistogram(s, width),
-        this.sides(s),
-        scatter(s, width),
-        channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)),
-        ...(s.profiles ?? []).map((x) => profile(x, width, (i) => this.pickChannel(x.axis, i))),
-        s.seen < s.n ? h("p", { class: "quiet" }, `From a sample of ${s.seen} of ${s.n} elements.`) : null,
-      );
-      fill(this.into.elements, this.worst(s));
+      if (this.tab === "distribution") this.drawDistribution(s);
+      else if (this.tab === "elements") fill(this.into.elements, this.worst(s));
+      else if (this.tab === "tensors" || this.enlarged.open) this.drawTensors(s);
     });
-    this.drawMaps();
+  }
+
+  private drawTensors(s: Stats): void {
     if (!this.readout.textContent)
       this.readout.textContent = "Move over a picture, or focus it and use the arrow keys.";
+    const view = [
+      s.why ? h("p", { class: "quiet" }, clean(s.why)) : null,
+      this.heatmaps(),
+      this.readout,
+      this.pickers(),
+    ];
+    if (!this.enlarged.open) this.drawMaps(); // before they are put into the page: it is laid out once
+    if (this.enlarged.open) {
+      fill(this.into.tensors, h("p", { class: "quiet" }, "Shown enlarged."));
+      fill(
+        this.enlarged,
+        h("button", { id: "shrink", class: "corner", onclick: () => this.enlarged.close() }, "Close"),
+        h("h2", {}, clean(this.selected!.value, 160)),
+        ...view,
+      );
+      this.drawMaps();
+    } else {
+      fill(this.enlarged);
+      fill(this.into.tensors, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
+    }
+  }
+
+  private drawDistribution(s: Stats): void {
+    const width = Math.max(180, this.box.width - 28);
+    fill(
+      this.into.distribution,
+      histogram(s, width),
+      errorHistogram(s, width),
+      this.sides(s),
+      scatter(s, width),
+      channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)),
+      ...(s.profiles ?? []).map((x) => profile(x, width, (i) => this.pickChannel(x.axis, i))),
+      s.seen < s.n ? h("p", { class: "quiet" }, `From a sample of ${s.seen} of ${s.n} elements.`) : null,
+    );
   }
 
   private sides(s: Stats): HTMLElement {
