@@ -82,7 +82,7 @@ export function decode(text: string): State {
     if (!of.includes(s[key])) s[key] = defaults[key];
   };
   one("sort", "blame", "similarity", "operation");
-  one("tab", "tensors", "error", "distribution", "elements", "operation", "notes");
+  one("tab", "tensors", "error", "distribution", "elements", "weights", "operation", "replay", "notes");
   one("pane", "navigator", "structure", "source", "inspector");
   one("group", "none", "module", "op");
   one(

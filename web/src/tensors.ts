@@ -5,6 +5,7 @@ import { ChannelGrid } from "./channelgrid";
 import { channels, errorHistogram, histogram, profile, scatter } from "./charts";
 import { difference, type Picture, type Point, type SliceRequest, type Stats, type TensorOf } from "./data";
 import { Box, clean, fill, h, keepFocus, number, table, tip } from "./dom";
+import { isReplayed, replayBounds } from "./replay";
 import { paint, paintScale, rangeOf, valueAt, wildOf, type Range } from "./heat";
 
 type SideName = "a" | "b" | "d";
@@ -44,6 +45,7 @@ interface HeatMap {
 export class Tensors {
   private selected: Point | null = null;
   private of: TensorOf | null = null;
+  private own: TensorOf | null = null; // of the selection, whatever it is compared with
   private stats: Stats | null = null;
   private first: Picture | null = null; // as plumb chooses it
   private picture: Picture | null = null; // as it is shown
@@ -60,7 +62,7 @@ export class Tensors {
   constructor(
     private app: App,
     private pane: HTMLElement,
-    private into: { tensors: HTMLElement; distribution: HTMLElement; elements: HTMLElement },
+    private into: { tensors: HTMLElement; distribution: HTMLElement; elements: HTMLElement; replay: HTMLElement },
   ) {
     this.box = new Box(pane, () => this.drawMaps());
     this.grid = new ChannelGrid(app.source, (axis, c) => this.pickChannel(axis, c));
@@ -72,7 +74,17 @@ export class Tensors {
   shown(tab: string): void {
     const was = this.tab;
     this.tab = tab;
-    if (was !== tab && this.stats && this.picture) this.redraw();
+    if (was === tab || !this.selected) return;
+    if ((was === "replay") !== (tab === "replay")) this.compareWith(tab === "replay");
+    else if (this.stats && this.picture) this.redraw();
+  }
+
+  /** A against B, or against the replay: other tensors. */
+  private compareWith(replay: boolean): void {
+    const p = this.selected!;
+    this.clear();
+    this.of = replay ? (isReplayed(p) ? { replay: p.index } : null) : this.own;
+    if (this.of !== null) void this.load(this.of);
   }
 
   forget(): void {
@@ -85,23 +97,21 @@ export class Tensors {
   show(p: Point, of: TensorOf | null): void {
     const fresh = this.selected !== p;
     this.selected = p;
-    this.of = of;
-    if (fresh) {
-      this.stats = null;
-      this.first = this.picture = null;
-      this.cursor = this.pendingJump = null;
-      this.maps = [];
-      this.grid.forget();
-      fill(this.into.tensors, of === null ? null : h("p", { class: "quiet" }, "Loading…"));
-      fill(this.into.distribution);
-      fill(this.into.elements);
-    }
-    if (of === null) {
-      this.asked++;
-      this.pane.setAttribute("aria-busy", "false");
-      return;
-    }
-    void this.load(of);
+    this.own = of;
+    if (fresh) this.clear();
+    this.of = this.tab !== "replay" ? of : isReplayed(p) ? { replay: p.index } : null;
+    if (this.of !== null) void this.load(this.of);
+  }
+
+  private clear(): void {
+    this.stats = null;
+    this.first = this.picture = null;
+    this.cursor = this.pendingJump = null;
+    this.maps = [];
+    this.asked++;
+    this.grid.forget();
+    for (const e of Object.values(this.into)) fill(e);
+    this.pane.setAttribute("aria-busy", "false");
   }
 
   private get width(): number {
@@ -132,8 +142,10 @@ export class Tensors {
   }
 
   private async load(of: TensorOf): Promise<void> {
-    const ask = ++this.asked;
+    const ask = ++this.asked,
+      { tensors, replay } = this.into;
     this.pane.setAttribute("aria-busy", "true");
+    if (!this.stats) fill(this.tab === "replay" ? replay : tensors, h("p", { class: "quiet" }, "Loading…"));
     await this.fetch(of, ask);
     if (ask === this.asked) this.pane.setAttribute("aria-busy", "false");
   }
@@ -185,14 +197,16 @@ export class Tensors {
     keepFocus(this.pane, () => {
       if (this.tab === "distribution") this.drawDistribution(s);
       else if (this.tab === "elements") fill(this.into.elements, this.worst(s));
-      else if (this.tab === "tensors" || this.enlarged.open) this.drawTensors(s);
+      else if (this.tab === "tensors" || this.tab === "replay" || this.enlarged.open) this.drawTensors(s);
     });
   }
 
   private drawTensors(s: Stats): void {
     if (!this.readout.textContent)
       this.readout.textContent = "Move over a picture, or focus it and use the arrow keys.";
+    const into = this.tab === "replay" ? this.into.replay : this.into.tensors;
     const view = [
+      replayBounds(s),
       s.why ? h("p", { class: "quiet" }, clean(s.why)) : null,
       this.heatmaps(),
       this.readout,
@@ -200,7 +214,7 @@ export class Tensors {
     ];
     if (!this.enlarged.open) this.drawMaps(); // before they are put into the page: it is laid out once
     if (this.enlarged.open) {
-      fill(this.into.tensors, h("p", { class: "quiet" }, "Shown enlarged."));
+      fill(into, h("p", { class: "quiet" }, "Shown enlarged."));
       fill(
         this.enlarged,
         h("button", { id: "shrink", class: "corner", onclick: () => this.enlarged.close() }, "Close"),
@@ -210,7 +224,7 @@ export class Tensors {
       this.drawMaps();
     } else {
       fill(this.enlarged);
-      fill(this.into.tensors, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
+      fill(into, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
     }
   }
 
@@ -362,6 +376,7 @@ export class Tensors {
   }
 
   private nameOf(side: SideName): string {
+    if (this.stats?.replay) return { a: "A", d: "A − replay", b: "Replay" }[side];
     return this.stats?.gold ? { a: "A", d: "A − fp64", b: "fp64" }[side] : names[side];
   }
 
@@ -612,9 +627,13 @@ export class Tensors {
     const next = { axes: p.axes.join(), index: index.join(), window };
     const s = this.app.state;
     if (s.axes === next.axes && s.index === next.index && s.window === next.window) {
-      this.app.store.set({ tab: "tensors" });
+      this.app.store.set({ tab: this.pictures() });
       this.finishJump();
-    } else this.app.store.set({ ...next, tab: "tensors" });
+    } else this.app.store.set({ ...next, tab: this.pictures() });
+  }
+  /** The tab with the pictures that the element is of. */
+  private pictures(): string {
+    return this.tab === "replay" ? "replay" : "tensors";
   }
   /** After the slice has come: the cursor on the element. */
   private finishJump(): void {
@@ -647,6 +666,6 @@ export class Tensors {
       const other = p.axes[1 - p.axes.indexOf(axis)];
       if (other >= 0) index[other] = Math.floor(p.dims[other] / 2);
       this.jump(index);
-    } else this.app.store.set({ axes: p.axes.join(), index: index.join(), tab: "tensors" });
+    } else this.app.store.set({ axes: p.axes.join(), index: index.join(), tab: this.pictures() });
   }
 }
