@@ -71,8 +71,8 @@ typedef struct pl_blame_options {
     bool by_logits;     /* of a decoder: effects are divergences of the output 'logits' alone */
     pl_blame_culprit culprit; /* may be NULL */
     pl_blame_visit visit;     /* may be NULL */
-    pl_blame_unseen unseen; /* may be NULL */
-    pl_blame_unseen gold;   /* called for every value of gold; may be NULL */
+    pl_blame_unseen unseen;   /* may be NULL */
+    pl_blame_unseen gold;     /* called for every value of gold; may be NULL */
     void *visit_ctx;
     const pl_progress *progress;
 } pl_blame_options;

@@ -38,7 +38,7 @@ typedef struct pl_view_pair {
     bool unreadable; /* a tensor that was kept cannot be read */
     bool gold;       /* b is the fp64 value, because B has no counterpart */
     pl_view_replay replay;
-    char why[256];   /* why a side is missing, or why there is no difference; "" */
+    char why[256]; /* why a side is missing, or why there is no difference; "" */
 } pl_view_pair;
 pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
 /* The same for the page: if B has no counterpart, the fp64 value is shown. */

@@ -62,7 +62,7 @@ export class Structure {
           app.store.set({ trace: !app.state.trace }),
         ),
         button("path", "Path", "paths between the selection and the next value you select (a)", () => this.path()),
-        sign("png", "PNG", "PNG: save the picture", () => this.stages[0].save()),
+        sign("png", "↧", "Save as PNG", () => this.stages[0].save()),
         this.legend,
       ),
       this.box,
