@@ -371,6 +371,9 @@ static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *w
         st = pl_tensor_contiguous(a->tensor, &dense, err);
         if (st == PL_OK) st = judge_tensor(j, value, dense, tensor_of(b), d->tensor, v, err);
         pl_tensor_unref(dense);
+        if (st == PL_OK && v->verdict == PL_VERDICT_CULPRIT && j->options->culprit != NULL)
+            st = j->options->culprit(j->options->visit_ctx, value, d->tensor,
+                                     pl_replay_bound(j->local, value), err);
     }
     if (st == PL_OK && j->options->visit != NULL) {
         const pl_datum *gold = j->gold == NULL ? NULL : pl_replay_get(j->gold, value);

@@ -56,6 +56,11 @@ typedef pl_status (*pl_blame_visit)(void *ctx, const pl_value *value, const pl_d
 typedef pl_status (*pl_blame_unseen)(void *ctx, const pl_value *value, const pl_datum *gold,
                                      pl_err *err);
 
+/* Called for each culprit before `visit`: its replay in fp64, and the error that rounding allows
+ * for (NULL = none). */
+typedef pl_status (*pl_blame_culprit)(void *ctx, const pl_value *value, const pl_tensor *replay,
+                                      const pl_tensor *bound, pl_err *err);
+
 typedef struct pl_blame_options {
     pl_pool *pool;
     uint64_t seed;
@@ -64,9 +69,10 @@ typedef struct pl_blame_options {
     bool gold_twice;    /* nodes of gold run again, and must give the same bits: see gold_repeats */
     size_t max_effects; /* groups whose effect is measured; 0 = 16 */
     bool by_logits;     /* of a decoder: effects are divergences of the output 'logits' alone */
-    pl_blame_visit visit;   /* may be NULL */
-    pl_blame_unseen unseen; /* may be NULL */
-    pl_blame_unseen gold;   /* called for every value of gold; may be NULL */
+    pl_blame_culprit culprit; /* may be NULL */
+    pl_blame_visit visit;     /* may be NULL */
+    pl_blame_unseen unseen;   /* may be NULL */
+    pl_blame_unseen gold;     /* called for every value of gold; may be NULL */
     void *visit_ctx;
     const pl_progress *progress;
 } pl_blame_options;

@@ -85,6 +85,28 @@ static pl_status put_pictures(const pl_view_pair *pair, int64_t worst, pl_buf *o
     return put_picture(pair, &slice, out, err);
 }
 
+static pl_status put_tensors(const pl_view_pair *pair, int64_t worst, pl_buf *out, pl_err *err) {
+    pl_buf_puts(out, "\"stats\":");
+    PL_TRY(pl_figures_put(pair, worst, out, err));
+    pl_buf_puts(out, ",\"slices\":[");
+    PL_TRY(put_pictures(pair, worst, out, err));
+    pl_buf_puts(out, "]");
+    return PL_OK;
+}
+
+/* Of a culprit A against its replay; nothing when that was not kept. */
+static pl_status put_replay(report *r, size_t point, pl_buf *out, pl_err *err) {
+    pl_view_pair pair;
+    if (pl_viewed_session(r->viewed)->points[point].verdict != PL_VERDICT_CULPRIT ||
+        pl_viewed_replayed(r->viewed, point, &pair, NULL) != PL_OK)
+        return PL_OK;
+    pl_buf_puts(out, ",\"replay\":{");
+    const pl_status st = put_tensors(&pair, pair.replay.worst, out, err);
+    pl_buf_puts(out, "}");
+    pl_view_pair_release(&pair);
+    return st;
+}
+
 /* `"12":{"stats":…,"slices":[…]}`; nothing when the point has no tensors. */
 static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
     const pl_sync_point *p = &pl_viewed_session(r->viewed)->points[point];
@@ -95,11 +117,10 @@ static pl_status put_point(report *r, size_t point, pl_buf *out, pl_err *err) {
         (void)snprintf(r->why, sizeof r->why, "%s", pair.why);
     pl_status st = PL_OK;
     if (pl_view_is_numeric(pair.a) || pl_view_is_numeric(pair.b)) {
-        pl_buf_printf(out, "\"%zu\":{\"stats\":", point);
-        st = pl_figures_put(&pair, worst, out, err);
-        pl_buf_puts(out, ",\"slices\":[");
-        if (st == PL_OK) st = put_pictures(&pair, worst, out, err);
-        pl_buf_puts(out, "]}");
+        pl_buf_printf(out, "\"%zu\":{", point);
+        st = put_tensors(&pair, worst, out, err);
+        if (st == PL_OK) st = put_replay(r, point, out, err);
+        pl_buf_puts(out, "}");
     }
     pl_view_pair_release(&pair);
     if (st == PL_OK && !pl_buf_ok(out)) st = pl_fail_memory(err, out->n_bytes);

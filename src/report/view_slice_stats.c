@@ -338,6 +338,15 @@ static void put_decades(pl_json *j, const figures *f) {
     pl_json_put_int(j, "decade_first", DECADE_FIRST + first);
 }
 
+static void put_replay(pl_json *j, const pl_view_replay *r) {
+    pl_json_key(j, "replay");
+    pl_json_object_begin(j);
+    pl_json_put_double(j, "least", r->least);
+    pl_json_put_double(j, "most", r->most);
+    pl_json_put_int(j, "beyond", r->n_beyond);
+    pl_json_object_end(j);
+}
+
 static void put_all(figures *f, const pl_view_pair *pair, pl_buf *out) {
     const pl_tensor *t = f->a != NULL ? f->a : f->b;
     pl_json json, *j = &json;
@@ -348,6 +357,7 @@ static void put_all(figures *f, const pl_view_pair *pair, pl_buf *out) {
     pl_json_put_int(j, "seen", f->n_seen);
     pl_json_put_string(j, "why", pair->why);
     if (pair->gold) pl_json_put_bool(j, "gold", true);
+    if (pair->replay.shown) put_replay(j, &pair->replay);
     put_side(j, "a", f->a, &f->side[0]);
     put_side(j, "b", f->b, &f->side[1]);
     put_histogram(j, f);

@@ -292,11 +292,19 @@ pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *
     return PL_OK;
 }
 
+pl_status pl_viewed_a(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err) {
+    memset(out, 0, sizeof *out);
+    if (point >= v->session->n_points)
+        return pl_fail(err, PL_E_NOT_FOUND, "no sync point %zu", point);
+    forget_rewritten(v);
+    return read_side(v, 0, &v->session->points[point].a, &out->a, out, err);
+}
+
 pl_status pl_viewed_shown(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err) {
     PL_TRY(pl_viewed_pair(v, point, out, err));
     const pl_sync_point *p = &v->session->points[point];
     if (p->b.present || out->a == NULL || out->unreadable) return PL_OK;
-    if (pl_viewed_gold(v, p, &out->b, NULL) != PL_OK) return PL_OK;
+    if (pl_viewed_kept(v, p, "gold", &out->b, NULL) != PL_OK) return PL_OK;
     out->gold = true;
     (void)snprintf(out->why, sizeof out->why, "nothing in B corresponds to it: shown against fp64");
     const pl_status st = join(out, "", err);
@@ -310,13 +318,15 @@ void pl_view_pair_release(pl_view_pair *pair) {
     pair->a = pair->b = NULL;
 }
 
-pl_status pl_viewed_gold(pl_viewed *v, const pl_sync_point *p, pl_tensor **out, pl_err *err) {
+pl_status pl_viewed_kept(pl_viewed *v, const pl_sync_point *p, const char *what, pl_tensor **out,
+                         pl_err *err) {
     char name[40];
     pl_store_index index = { .arena = NULL };
     pl_err ignored = PL_ERR_INIT;
-    const pl_status none =
-        pl_fail(&ignored, PL_E_NOT_FOUND, "the fp64 value of '%s' was not kept", p->value);
-    (void)snprintf(name, sizeof name, p->sample == 0 ? "gold" : "gold%lld", (long long)p->sample);
+    const pl_status none = pl_fail(&ignored, PL_E_NOT_FOUND, "the %s of '%s' was not kept",
+                                   strcmp(what, "gold") == 0 ? "fp64 value" : what, p->value);
+    (void)snprintf(name, sizeof name, "%s", what);
+    if (p->sample != 0) (void)snprintf(name, sizeof name, "%s%lld", what, (long long)p->sample);
     if (v->store == NULL || pl_store_index_read(v->store, name, &index, NULL) != PL_OK)
         return pl_fail(err, none, "%s", ignored.message);
     pl_status st = none;

@@ -22,6 +22,14 @@ const pl_model *pl_viewed_reference(const pl_viewed *v); /* of B; NULL = the sam
 const pl_dir *pl_viewed_dir(const pl_viewed *viewed);    /* NULL: the session is one file */
 const char *pl_viewed_path(const pl_viewed *v);
 
+/* What the replay of an operation allows for. */
+typedef struct pl_view_replay {
+    bool shown;         /* b is the replay of the operation on A's own inputs */
+    double least, most; /* of the bounds that its elements have */
+    int64_t n_beyond;   /* elements further off than a culprit may be */
+    int64_t worst;      /* flat index of the one furthest off; -1 = none */
+} pl_view_replay;
+
 /* The tensors of a sync point; one or both may be NULL. `joint`: both exist, are numeric and have
  * one shape (a layout that the session names has been applied), so that a difference exists. */
 typedef struct pl_view_pair {
@@ -29,14 +37,21 @@ typedef struct pl_view_pair {
     bool joint;
     bool unreadable; /* a tensor that was kept cannot be read */
     bool gold;       /* b is the fp64 value, because B has no counterpart */
-    char why[256];   /* why a side is missing, or why there is no difference; "" */
+    pl_view_replay replay;
+    char why[256]; /* why a side is missing, or why there is no difference; "" */
 } pl_view_pair;
 pl_status pl_viewed_pair(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
 /* The same for the page: if B has no counterpart, the fp64 value is shown. */
 pl_status pl_viewed_shown(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
 void pl_view_pair_release(pl_view_pair *pair);
-/* The fp64 value of a sync point for its sample; PL_E_NOT_FOUND when it was not kept. */
-pl_status pl_viewed_gold(pl_viewed *v, const pl_sync_point *p, pl_tensor **out, pl_err *err);
+/* viewed_replay.c: A against the replay of its operation; PL_E_NOT_FOUND when it was not kept. */
+pl_status pl_viewed_replayed(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
+/* A alone, in the model's shape. */
+pl_status pl_viewed_a(pl_viewed *v, size_t point, pl_view_pair *out, pl_err *err);
+/* What analyze kept of a culprit, for its sample: "gold" (of the fp64 run), "replay", "bound".
+ * PL_E_NOT_FOUND when it was not kept. */
+pl_status pl_viewed_kept(pl_viewed *v, const pl_sync_point *p, const char *what, pl_tensor **out,
+                         pl_err *err);
 /* Flat index of the largest error; NaN or Inf on one side comes first; -1 = not known. */
 int64_t pl_view_worst(const pl_sync_point *p);
 bool pl_view_is_numeric(const pl_tensor *t); /* has a picture; NULL has none */

@@ -66,6 +66,12 @@ static pl_status open_pair(const pl_request *r, pl_view_pair *pair, int64_t *wor
     if (v == NULL) return pl_fail(err, PL_E_NOT_FOUND, "no session is open");
     PL_TRY(query_int(r, "point", -1, &at, err));
     if (at < 0) return pl_fail(err, PL_E_USAGE, "missing parameter: point");
+    const char *against = pl_request_query(r, "against");
+    if (against != NULL && strcmp(against, "replay") == 0) {
+        PL_TRY(pl_viewed_replayed(v, (size_t)at, pair, err));
+        if (worst != NULL) *worst = pair->replay.worst;
+        return PL_OK;
+    }
     PL_TRY(pl_viewed_shown(v, (size_t)at, pair, err));
     if (worst != NULL) *worst = pl_view_worst(&pl_viewed_session(v)->points[at]);
     return PL_OK;

@@ -1,7 +1,8 @@
 // Parts of the page that have no place in the story of a session: paths, fit, error by axis and channel, values under the pointer, enlarged pictures, the
 // tour. Prints TAP.   PLUMB=build/plumb node tests/web/test_debugger.mjs [-k TEXT] [--screenshots DIR]
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
-import { analyze, becomes, blob, dir, drawn, equal, finish, make, ok, open, serve, settled, shots, tab, test, text } from "./harness.mjs";
+import { analyze, becomes, blob, dir, drawn, equal, finish, make, ok, open, report, serve, settled, shots, tab, test, text } from "./harness.mjs";
 
 const folder = join(dir, "s"), session = analyze(make("small"), "jit:inject=scale@Conv:3", folder), culprit = session.blame[0].value;
 const server = await serve([folder]), at = (more = "") => `${server.link}#value=${encodeURIComponent(culprit)}${more}`;
@@ -23,12 +24,12 @@ await test("path: what lies between two values, by button and by key; no path; t
   await page.locator("#rows .row[data-value='y']").click();
   // Conv, Relu, Conv, Add, Softmax: between the first and the last stand Relu, Conv, Add
   await becomes(async () => (await text(page, "#graph-note")).includes("3 operations between"), true, "from blocks.1's first Conv to the end");
-  ok(page.url().includes("path="), "in the address");
+  await becomes(() => page.url().includes("path="), true, "in the address");
   await page.screenshot({ path: join(shots, "path.png") });
   await page.locator("#rows .row[data-value='z']").click();
   await becomes(async () => (await text(page, "#graph-note")).includes("No path"), true, "z comes from the input alone");
   await page.keyboard.press("a");
-  equal([await page.locator("#path").getAttribute("aria-pressed"), page.url().includes("path=")], ["false", false], "ended by key");
+  await becomes(async () => [await page.locator("#path").getAttribute("aria-pressed"), page.url().includes("path=")], ["false", false], "ended by key");
   equal(page.problems, []);
   await page.context().close();
 });
@@ -44,6 +45,43 @@ await test("fit: the whole of an unfolded graph, with nothing cut off", async ()
     return [row(2), row(height - 3)];
   });
   equal(edges, [0, 0], "nothing at the upper and lower border");
+  await page.context().close();
+});
+
+await test("replay: A against what the operation makes of its own inputs in fp64, in the server and in the report", async () => {
+  for (const url of [at("&tab=replay"), `${report(folder, join(dir, "replay.html"))}#value=${encodeURIComponent(culprit)}&tab=replay`]) {
+    const page = await open(url);
+    await settled(page);
+    await page.waitForSelector("#replay-bounds");
+    ok((await text(page, "#replay-q")).includes(`q = ${Number(point.q.toPrecision(4))}`), await text(page, "#replay-q"));
+    const [, beyond, n] = /times its bound: (\d+) of (\d+)/.exec(await text(page, "#replay-bounds"));
+    ok(Number(n) === a.length && Number(beyond) > 0.9 * a.length, await text(page, "#replay-bounds"));
+    // the planted fault scales by 1.05
+    await page.locator("#heat-b").hover({ position: { x: 9, y: 9 } });
+    const cell = await page.locator("#readout").evaluate((e) => [Number(e.dataset.a), Number(e.dataset.b)]);
+    ok(Math.abs(cell[0] / cell[1] - 1.05) < 1e-4, `A ${cell[0]}, replay ${cell[1]}`);
+    equal(await page.locator("#figure-d figcaption").innerText(), "A − replay");
+    await tab(page, "tensors");
+    await page.waitForFunction(() => document.querySelector("#panel-tensors #figure-d figcaption")?.textContent === "A − B", null, { timeout: 20000 });
+    equal(await page.locator("#heat-d").count(), 1, "one set of pictures");
+    equal(page.problems, []);
+    await page.context().close();
+  }
+  const page = await open(`${server.link}#value=y&tab=replay`); // no culprit
+  ok((await text(page, "#panel-replay")).includes("kept for culprits only"), await text(page, "#panel-replay"));
+  await page.context().close();
+});
+
+await test("weights: type, figures, histogram and picture of each weight of the operation", async () => {
+  const page = await open(at("&tab=weights")), part = page.locator(".weight[data-weight='blocks.1.conv1.weight']");
+  await part.waitFor();
+  ok((await part.innerText()).includes("[8,8,3,3]"), await part.innerText());
+  equal([await part.locator("canvas.heat").count(), await part.locator("canvas.chart").count()], [1, 1], "picture, histogram");
+  const said = Object.fromEntries(await part.locator("tr").evaluateAll((rows) => rows.map((r) => [r.cells[0].textContent, Number(r.cells[1].textContent)])));
+  // numpy's standard_normal((8, 8, 3, 3)) with seed 11, divided by 3 (models.py)
+  const [min, max] = execFileSync("/usr/bin/python3", ["-c", "import numpy as np; w = np.random.default_rng(11).standard_normal((8, 8, 3, 3)).astype(np.float32) / 3; print(w.min(), w.max())"], { encoding: "utf8" }).split(" ").map(Number);
+  ok(Math.abs(said.min - min) < 1e-3 && Math.abs(said.max - max) < 1e-3, JSON.stringify(said));
+  equal(page.problems, []);
   await page.context().close();
 });
 

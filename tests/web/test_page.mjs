@@ -398,7 +398,7 @@ await test("an error without end has its bar; of several samples it is told whic
   Object.assign(s.sync_points[numberOf("near")], { local: 1, propagated: "inf", amplified: "inf", q: "inf", sample: 2 });
   s.samples = 4;
   writeFileSync(join(infinite, "session.json"), JSON.stringify(s));
-  const page = await open(`${report(infinite, join(dir, "i.html"))}#value=near`);
+  const page = await open(`${report(infinite, join(dir, "i.html"))}#value=near&tab=error`);
   equal(await text(page, "#sample"), "of sample 2, the worst of 4");
   equal((await page.$$eval("#errors meter", (m) => m.map((e) => e.value))), [0, 1, 1]);
   equal(page.problems, []);

@@ -75,6 +75,7 @@ const STATES = [
   ["phone-list", "fault", phone], ["phone-inspector", "fault", phone, chosen("&pane=inspector"), settled], ["phone-graph", "fault", phone, "#pane=structure"], ["phone-source", "fault", phone, chosen("&pane=source&theme=dark")],
   ["culprit", "fault", wide, chosen(), settled], ["culprit-dark", "fault", wide, chosen("&theme=dark"), settled], ["culprit-1024", "fault", { width: 1024, height: 700 }, chosen(), settled], ["culprit-2560", "fault", { width: 2560, height: 1440 }, chosen("&theme=dark"), settled],
   ["tab-error", "fault", wide, chosen("&tab=error"), idle], ["tab-distribution", "fault", wide, chosen("&tab=distribution"), idle], ["tab-operation", "fault", wide, chosen("&tab=operation"), idle], ["tab-notes", "fault", wide, chosen("&tab=notes"), idle],
+  ["tab-replay", "fault", wide, chosen("&tab=replay"), async (p) => { await settled(p); await p.waitForSelector("#replay-bounds"); }], ["tab-weights", "fault", wide, chosen("&tab=weights"), (p) => p.waitForSelector("#panel-weights[aria-busy=false]")],
   ["unfolded", "fault", wide, "#open=*", (p) => p.click("#fit")], ["traced", "fault", wide, chosen("&open=*&trace=1"), settled], ["path", "fault", wide, chosen("&open=*&path=y"), settled],
   ["modules", "fault", wide, "#group=module"], ["nothing-found", "fault", wide, "#query=zzz"], ["palette", "fault", wide, "#palette=blue"],
   ["enlarged", "fault", wide, chosen(), async (p) => { await settled(p); await p.click("#enlarge"); }],

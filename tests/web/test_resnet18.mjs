@@ -137,7 +137,7 @@ await test("part 5, structure: folded, traced; A as given and as it runs, side b
   const running = await nodes("graph-b");
   ok(running > 3 && running < open1, "fewer operations run than were given");
   ok(/fused \d+/.test(await text(page, "#graph-legend")), "what was fused is counted");
-  ok((await page.evaluate(() => location.hash)).includes("graph=given%7Cexecuted"), "the address has it");
+  await becomes(async () => (await page.evaluate(() => location.hash)).includes("graph=given%7Cexecuted"), true, "the address has it");
   const pictures = async () => { await drawn(page); return page.$$eval("#graph, #graph-b", (all) => all.map((c) => c.toDataURL())); };
   const before = await pictures();
   await page.locator(`#rows [data-value="${point.value.replace("conv2/Conv", "relu/Relu")}"]`).click();

@@ -147,13 +147,16 @@ await test("report: keys, help, state in the address, back button, dark", async 
   await page.keyboard.press("j");
   const second = await text(page, "#point-name");
   ok(first !== second, "j steps");
+  const addressed = (what) => becomes(() => page.url().includes(new URLSearchParams(what).toString()), true, "address");
+  await addressed({ value: second });
   await page.goBack();
-  equal(await text(page, "#point-name"), first, "back");
+  await becomes(() => text(page, "#point-name"), first, "back");
   await page.keyboard.press("f");
   equal(await text(page, "#point-name"), session.first_divergence, "f");
   await page.keyboard.press("s");
   await page.keyboard.press("s");
   await page.keyboard.press("g");
+  await addressed({ group: "module" });
   await page.reload();
   await page.waitForSelector("#app[data-ready]");
   equal([await page.inputValue("#sort"), await page.inputValue("#group"), await text(page, "#point-name")], ["operation", "module", session.first_divergence], "after reload");

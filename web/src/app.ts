@@ -24,8 +24,18 @@ export class App {
     this.graph = graph;
     this.others.clear();
     if (graph && this.session.kind === "session")
-      for (const p of rowsOf(graph, this.byValue)) this.others.set(p.value, p);
+      for (const p of rowsOf(graph, this.byValue)) this.others.set(p.value, this.named(p));
     this.relist();
+  }
+  /** What is blamed although nothing was recorded of it: the operation at which A crashed, hung or did not compile. */
+  private named(p: Point): Point {
+    const blame = this.session.blame.find((b) => b.value === p.value);
+    return blame ? { ...p, blame, verdict: "culprit", reason: this.session.a.failure } : p;
+  }
+  /** A blamed value, recorded or not. */
+  blamed(value: string): Point | null {
+    const other = this.others.get(value);
+    return this.byValue.get(value) ?? (other?.blame ? other : null);
   }
   get state(): State {
     return this.store.state;
@@ -68,13 +78,13 @@ export class App {
   }
   /** The next of the blame list, round and round. */
   culprit(by = 1): void {
-    const all = this.session.blame.map((b) => b.value).filter((v) => this.byValue.has(v));
+    const all = this.session.blame.map((b) => b.value).filter((v) => this.blamed(v));
     if (!all.length) return;
     const at = all.indexOf(this.state.value);
     this.selectValue(all[at < 0 ? (by > 0 ? 0 : all.length - 1) : (at + by + all.length) % all.length]);
   }
   worst(): void {
-    const blamed = this.session.blame[0] && this.byValue.get(this.session.blame[0].value);
+    const blamed = this.session.blame[0] && this.blamed(this.session.blame[0].value);
     this.select(blamed ?? this.listing.shown[0]);
   }
   first(): void {

@@ -1,5 +1,5 @@
 // All channels of a tensor at a glance: a small picture of the error of each, the worst first, on one scale.
-import type { Picture, Source, Stats, TensorOf } from "./data";
+import { keyOf, type Picture, type Source, type Stats, type TensorOf } from "./data";
 import { fill, h, number } from "./dom";
 import { paint, type Range } from "./heat";
 
@@ -43,7 +43,11 @@ export class ChannelGrid {
       errors = stats.channels;
     if (!this.source.live || !errors || !shown.b || axis < 0 || shown.axes.some((a) => a < 0 || a === axis))
       return null;
-    const same = this.tensor?.of === of && this.tensor.shown.axes.join() === shown.axes.join() && this.log === log;
+    const same =
+      !!this.tensor &&
+      keyOf(this.tensor.of) === keyOf(of) &&
+      this.tensor.shown.axes.join() === shown.axes.join() &&
+      this.log === log;
     if (!same) {
       const size = (x: number): number => (Number.isFinite(x) ? x : Infinity);
       const order = errors.map((_, i) => i).sort((x, y) => size(errors[y]) - size(errors[x]) || x - y);

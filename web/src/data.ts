@@ -172,6 +172,7 @@ export interface Stats {
   seen: number;
   why: string;
   gold?: boolean; // b is the fp64 run, because B has no counterpart
+  replay?: { least: number; most: number; beyond: number }; // b is the replay: its bounds, and the elements beyond them
   a?: SideStats;
   b?: SideStats;
   lo: number;
@@ -225,7 +226,14 @@ export interface SourceText {
 }
 
 /** The tensors of a sync point, by its number, or a weight of the model, by its name. */
-export type TensorOf = number | string;
+export type TensorOf = number | string | Replayed;
+/** A sync point against the replay of its operation. */
+export interface Replayed {
+  replay: number;
+}
+/** Two that ask for the same have one key. */
+export const keyOf = (of: TensorOf): string =>
+  typeof of === "number" ? `${of}` : typeof of === "string" ? `weight ${of}` : `replay ${of.replay}`;
 
 export interface Source {
   readonly live: boolean; // a server is behind it
@@ -519,7 +527,7 @@ function crop(p: Picture, r: SliceRequest): Picture {
 
 class Inlined implements Source {
   readonly live = false;
-  private pictures = new Map<TensorOf, Picture[]>();
+  private pictures = new Map<string, Picture[]>();
   private tensors: any = null; // parsed when first asked for
   constructor(private data: any) {}
   async session(): Promise<Session | null> {
@@ -531,8 +539,9 @@ class Inlined implements Source {
   }
   private entry(point: TensorOf): any {
     this.tensors ??= JSON.parse(document.getElementById("tensor-data")?.textContent || "{}");
-    const entry = this.tensors[point];
     if (typeof point === "string") throw new Error("weights are not in a report; use `plumb view`");
+    const entry = typeof point === "number" ? this.tensors[point] : this.tensors[point.replay]?.replay;
+    if (!entry && typeof point !== "number") throw new Error("the replay is not in the report");
     if (!entry)
       throw new Error("the tensors of this value are not in the report (plumb report --max-size, or plumb view)");
     return entry;
@@ -541,7 +550,7 @@ class Inlined implements Source {
     return readStats(this.entry(point).stats);
   }
   async slice(point: TensorOf, request: SliceRequest | null): Promise<Picture> {
-    let stored = this.pictures.get(point);
+    let stored = this.pictures.get(keyOf(point));
     if (!stored) {
       stored = (this.entry(point).slices as string[]).map((text) => {
         const raw = atob(text),
@@ -549,7 +558,7 @@ class Inlined implements Source {
         for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
         return readPicture(bytes.buffer);
       });
-      this.pictures.set(point, stored);
+      this.pictures.set(keyOf(point), stored);
     }
     if (!request) return stored[0];
     const same = stored.filter(
@@ -568,7 +577,12 @@ class Inlined implements Source {
   }
 }
 
-const tensor = (of: TensorOf): string => (typeof of === "number" ? `point=${of}` : `weight=${encodeURIComponent(of)}`);
+const tensor = (of: TensorOf): string =>
+  typeof of === "number"
+    ? `point=${of}`
+    : typeof of === "string"
+      ? `weight=${encodeURIComponent(of)}`
+      : `point=${of.replay}&against=replay`;
 
 class Server implements Source {
   readonly live = true;

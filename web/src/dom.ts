@@ -86,16 +86,60 @@ export function sized(canvas: HTMLCanvasElement, width: number, height: number):
     canvas.width = w;
     canvas.height = hgt;
   }
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
+  const [cssWidth, cssHeight] = [`${width}px`, `${height}px`];
+  if (canvas.style.width !== cssWidth) canvas.style.width = cssWidth;
+  if (canvas.style.height !== cssHeight) canvas.style.height = cssHeight;
   const g = canvas.getContext("2d")!;
   g.setTransform(scale, 0, 0, scale, 0, 0);
   g.clearRect(0, 0, width, height);
   return g;
 }
 
+let scheme: MediaQueryList | null = null;
+export const darkScheme = (): MediaQueryList => (scheme ??= matchMedia("(prefers-color-scheme: dark)"));
+/** All that colours depend on. */
+export function look(): string {
+  const { theme, palette } = document.documentElement.dataset;
+  return `${theme} ${palette} ${darkScheme().matches}`;
+}
+
+let coloursOf = "";
+const colours = new Map<string, string>();
+/** A colour of the theme. Asking the browser makes it compute all styles, so answers are kept. */
 export function cssColour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  if (coloursOf !== look()) {
+    colours.clear();
+    coloursOf = look();
+  }
+  let found = colours.get(name);
+  if (found === undefined) {
+    found = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    colours.set(name, found);
+  }
+  return found;
+}
+
+/** The inner size of an element, kept: reading it from a page that has changed makes the browser lay it out. */
+export class Box {
+  private size: [number, number] | null = null;
+  constructor(
+    private e: Element,
+    changed: () => void,
+  ) {
+    new ResizeObserver(() => {
+      this.size = null;
+      changed();
+    }).observe(e);
+  }
+  get width(): number {
+    return this.read()[0];
+  }
+  get height(): number {
+    return this.read()[1];
+  }
+  private read(): [number, number] {
+    return (this.size ??= [this.e.clientWidth, this.e.clientHeight]);
+  }
 }
 
 /** Rows of text; the first cell of each is its heading. */

@@ -1,19 +1,23 @@
-// Everything about the selection: what it is and why, and in tabs its tensors, errors, figures, elements, its operation
-// and notes.
+// Everything about the selection: what it is and why, and in tabs its tensors, errors, figures, elements, the weights and
+// inputs of its operation, its replay, and notes.
 import { colourNames, colourVars, dots, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Point } from "./data";
 import { clean, copyButton, fill, h, keepFocus, number, percent, score } from "./dom";
 import { operationOf } from "./operation";
+import { replayWords, times } from "./replay";
 import { signOf } from "./rows";
 import { summary } from "./summary";
 import { Tensors } from "./tensors";
+import { Weights, weightsOf } from "./weights";
 
 const TABS = [
   ["tensors", "Tensors"],
   ["error", "Error"],
   ["distribution", "Distribution"],
   ["elements", "Elements"],
-  ["operation", "Operation"],
+  ["weights", "Weights"],
+  ["operation", "Inputs"],
+  ["replay", "Replay"],
   ["notes", "Notes"],
 ] as const;
 type Tab = (typeof TABS)[number][0];
@@ -31,6 +35,9 @@ export class Inspector {
     this.body,
   );
   private tensors: Tensors;
+  private weights: Weights;
+  private replayed = h("div");
+  private replayTensors = h("div");
   onpoint: ((p: Point, into: HTMLElement, notes: HTMLElement) => void) | null = null; // more, from the server's side
 
   constructor(private app: App) {
@@ -60,10 +67,13 @@ export class Inspector {
       app.store.set({ tab: next });
       document.getElementById(`tab-${next}`)?.focus();
     };
+    this.weights = new Weights(app, this.panels.weights);
+    this.panels.replay.append(this.replayed, this.replayTensors);
     this.tensors = new Tensors(app, this.element, {
       tensors: this.panels.tensors,
       distribution: this.panels.distribution,
       elements: this.panels.elements,
+      replay: this.replayTensors,
     });
   }
 
@@ -72,15 +82,37 @@ export class Inspector {
     const p = this.app.selected;
     if (!p) return [];
     const notes: Tab[] = this.panels.notes.childElementCount ? ["notes"] : [];
+    const weights: Tab[] = weightsOf(this.app.graph, p.value).length ? ["weights"] : [];
     if (p.index >= 0 && this.app.session.kind === "session")
-      return ["tensors", "error", "distribution", "elements", "operation", ...notes];
+      return [
+        "tensors",
+        "error",
+        "distribution",
+        "elements",
+        ...weights,
+        "operation",
+        ...(p.input ? [] : (["replay"] as const)),
+        ...notes,
+      ];
     const constant = p.verdict === "weight" || p.op === "Constant";
-    return [...(constant ? (["tensors", "distribution"] as const) : []), "operation", ...notes];
+    return [...(constant ? (["tensors", "distribution"] as const) : []), "operation", ...weights, ...notes];
   }
   private tab(): Tab {
     const offered = this.offered(),
       want = this.app.state.tab as Tab;
     return offered.includes(want) ? want : offered[0];
+  }
+
+  private built = new Set<Tab>(); // of the selection, the tabs that were made
+  /** A tab is made when it is first looked at. */
+  private build(tab: Tab): void {
+    const p = this.app.selected;
+    if (!p || this.built.has(tab)) return;
+    this.built.add(tab);
+    if (tab === "error") fill(this.panels.error, this.errors(p), this.metrics(p));
+    if (tab === "replay") fill(this.replayed, ...replayWords(p));
+    if (tab === "weights") void this.weights.show(p.value, Math.max(160, this.element.clientWidth - 28));
+    if (tab === "operation") fill(this.panels.operation, ...operationOf(this.app, p));
   }
 
   showTab(): void {
@@ -94,6 +126,7 @@ export class Inspector {
       this.panels[id].hidden = id !== now;
     }
     this.tabs.hidden = offered.length < 2;
+    this.build(now);
     this.tensors.shown(now);
   }
 
@@ -112,11 +145,10 @@ export class Inspector {
       fill(this.panels.notes);
       if (this.app.session.kind === "session") this.onpoint?.(p, actions, this.panels.notes);
       fill(this.head, ...this.about(p), actions.childElementCount ? actions : null);
-      fill(this.panels.error, ...(isPoint ? [this.errors(p), this.metrics(p)] : []));
-      fill(this.panels.operation, ...operationOf(this.app, p));
-      fill(this.body, ...TABS.map(([id]) => this.panels[id]));
+      this.built.clear();
+      this.showTab();
+      if (!this.panels.tensors.isConnected) fill(this.body, ...TABS.map(([id]) => this.panels[id]));
     });
-    this.showTab();
     const weight = p.verdict === "weight" || p.op === "Constant";
     this.tensors.show(p, isPoint ? p.index : weight ? p.value : null);
   }
@@ -258,6 +290,3 @@ export class Inspector {
     );
   }
 }
-
-/** A multiple of the bound; beyond a million the figure says nothing. */
-const times = (q: number): string => (q > 1e6 ? "far beyond its bound (> 1e6 times)" : `${number(q)} times its bound`);

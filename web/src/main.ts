@@ -1,7 +1,7 @@
 // The page: reads the session or the model, makes the four panes, and keeps them on one selection.
 import { App } from "./app";
 import { openSource, isServer, type Server, type Session, type Source } from "./data";
-import { clean, fill, h } from "./dom";
+import { clean, darkScheme, fill, h } from "./dom";
 import { Inspector } from "./inspector";
 import { keys } from "./keys";
 import { sessionOf } from "./model";
@@ -85,13 +85,17 @@ interface Panes {
 /** Whatever changes in the state, the panes follow. */
 function connect({ app, navigator, structure, code, inspector }: Panes): void {
   const listKeys: (keyof State)[] = ["metric", "sort", "group", "query", "hide", "verdict", "closed", "rest"];
+  const recolour = (): void => {
+    structure.recolour();
+    navigator.update();
+    inspector.update();
+  };
+  darkScheme().addEventListener("change", recolour);
   app.store.on((s, changed) => {
     const has = (...k: (keyof State)[]): boolean => k.some((x) => changed.has(x));
     if (has("theme", "palette")) {
       applyLook(s);
-      structure.recolour();
-      navigator.update();
-      inspector.update();
+      recolour();
     }
     if (has(...listKeys)) {
       app.relist();
@@ -100,11 +104,11 @@ function connect({ app, navigator, structure, code, inspector }: Panes): void {
     }
     if (has("metric")) structure.recolour();
     if (has("value")) {
+      inspector.update(); // first: the other panes are drawn while its tensors come
       navigator.follow();
       structure.clearNote();
       structure.reveal();
       code.update();
-      inspector.update();
     } else if (has("metric")) {
       code.update();
       inspector.update();
@@ -113,7 +117,10 @@ function connect({ app, navigator, structure, code, inspector }: Panes): void {
     if (has("tab")) inspector.showTab();
     if (has("open")) structure.relayout();
     if (has("graph")) void structure.choose();
-    if (has("dims")) location.reload();
+    if (has("dims")) {
+      app.store.writeAddress();
+      location.reload();
+    }
     if (has("trace", "path")) {
       if (!has("value")) structure.clearNote();
       structure.reveal();

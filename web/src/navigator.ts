@@ -1,7 +1,7 @@
 // The list of sync points: only the rows on screen exist, so that 100,000 scroll as well as ten.
 import { colourNames, colourVars, dots, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Point } from "./data";
-import { clean, cssColour, fill, h, keepFocus, percent, score, sized } from "./dom";
+import { Box, clean, cssColour, fill, h, keepFocus, look, percent, score, sized } from "./dom";
 import { colourOf, signOf, type Heading, type Row } from "./rows";
 
 const heights = { point: 42, culprit: 62, heading: 30 };
@@ -36,6 +36,10 @@ export class Navigator {
   private verdict = h("select", { id: "verdict", "aria-label": "Verdict" });
   private colours = h("span", { class: "chips" });
   private tops: number[] = [0]; // of each row, and the end
+  private made = new Map<number, HTMLElement>(); // the rows that exist
+  private chosen = -1; // of the rows, the selected one
+  private box = new Box(this.scroller, () => this.draw());
+  private pane: Box;
 
   constructor(private app: App) {
     const { session, store } = app,
@@ -96,10 +100,7 @@ export class Navigator {
       this.scroller,
       this.nothing,
     );
-    new ResizeObserver(() => {
-      this.draw();
-      this.drawPlot();
-    }).observe(this.scroller);
+    this.pane = new Box(this.element, () => this.drawPlot());
   }
 
   /** What the search knows of this session: operators, types, modules. */
@@ -143,11 +144,18 @@ export class Navigator {
     this.tops = [0];
     for (const r of listing.rows) this.tops.push(this.tops[this.tops.length - 1] + heightOf(r));
     this.inner.style.height = `${this.tops[listing.rows.length]}px`;
+    this.made.clear();
+    fill(this.inner);
     this.drawNothing();
     this.drawColours();
     this.drawLegend();
+    this.findChosen();
     this.draw();
     this.drawPlot();
+  }
+
+  private findChosen(): void {
+    this.chosen = this.app.listing.rows.findIndex((r) => r.point?.value === this.app.state.value);
   }
 
   private drawNothing(): void {
@@ -179,12 +187,13 @@ export class Navigator {
 
   /** Brings the selection on screen. */
   reveal(): void {
-    const at = this.app.listing.rows.findIndex((r) => r.point?.value === this.app.state.value);
+    const at = this.chosen;
     if (at >= 0) {
       const [top, end] = [this.tops[at], this.tops[at + 1]],
-        view = this.scroller;
-      if (top < view.scrollTop) view.scrollTop = top - 24;
-      else if (end > view.scrollTop + view.clientHeight) view.scrollTop = end + 24 - view.clientHeight;
+        view = this.scroller,
+        now = view.scrollTop;
+      if (top < now) view.scrollTop = top - 24;
+      else if (end > now + this.box.height) view.scrollTop = end + 24 - this.box.height;
     }
     this.draw();
     this.drawPlot();
@@ -192,8 +201,16 @@ export class Navigator {
 
   /** Another value is selected: the list is the same. */
   follow(): void {
+    this.mark(this.chosen, false);
+    this.findChosen();
+    this.mark(this.chosen, true);
     this.drawLegend();
     this.reveal();
+  }
+  private mark(row: number, on: boolean): void {
+    const e = this.made.get(row);
+    e?.classList.toggle("selected", on);
+    e?.setAttribute("aria-selected", String(on));
   }
 
   private counted = -1;
@@ -259,24 +276,36 @@ export class Navigator {
     return lo;
   }
 
+  /** Rows that come into view are made, those that leave it go; the others stay as they are. */
   private draw(): void {
     const rows = this.app.listing.rows,
-      view = this.scroller;
-    const first = Math.max(0, this.rowAt(view.scrollTop) - 4);
-    const last = Math.min(rows.length, this.rowAt(view.scrollTop + view.clientHeight) + 5);
-    const out: HTMLElement[] = [];
+      view = this.scroller,
+      at = view.scrollTop;
+    const first = Math.max(0, this.rowAt(at) - 4);
+    const last = Math.min(rows.length, this.rowAt(at + this.box.height) + 5);
+    for (const [i, e] of this.made)
+      if (i < first || i >= last) {
+        e.remove();
+        this.made.delete(i);
+      }
+    let next = this.inner.firstElementChild;
     for (let i = first; i < last; i++) {
-      const row = rows[i];
-      const e = row.point ? this.pointRow(row.point, i, !!row.culprit) : this.headingRow(row.heading);
-      e.style.top = `${this.tops[i]}px`;
-      e.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
-      if (row.depth) e.style.setProperty("--depth", String(row.depth));
-      out.push(e);
+      const e = this.made.get(i) ?? this.make(i);
+      if (e === next) next = next.nextElementSibling;
+      else this.inner.insertBefore(e, next);
     }
-    fill(this.inner, ...out);
-    const selected = this.inner.querySelector("[aria-selected=true]");
-    if (selected) view.setAttribute("aria-activedescendant", selected.id);
+    if (this.made.has(this.chosen)) view.setAttribute("aria-activedescendant", `row-${this.chosen}`);
     else view.removeAttribute("aria-activedescendant");
+  }
+
+  private make(i: number): HTMLElement {
+    const row = this.app.listing.rows[i];
+    const e = row.point ? this.pointRow(row.point, i, !!row.culprit) : this.headingRow(row.heading);
+    e.style.top = `${this.tops[i]}px`;
+    e.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
+    if (row.depth) e.style.setProperty("--depth", String(row.depth));
+    this.made.set(i, e);
+    return e;
   }
 
   private pointRow(p: Point, i: number, culprit: boolean): HTMLElement {
@@ -394,14 +423,12 @@ export class Navigator {
     const { app } = this,
       points = app.session.points,
       m = app.metric;
-    const width = this.plot.parentElement?.clientWidth ?? 0,
+    const width = this.pane.width,
       height = 44;
     if (!width || !points.length) return;
-    const { theme, palette } = document.documentElement.dataset,
-      dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    const look = [m, width, theme, palette, dark, devicePixelRatio].join();
-    if (look !== this.barsLook) this.paintBars(width, height);
-    this.barsLook = look;
+    const drawn = [m, width, look(), devicePixelRatio].join();
+    if (drawn !== this.barsLook) this.paintBars(width, height);
+    this.barsLook = drawn;
     const g = sized(this.plot, width, height);
     g.drawImage(this.bars, 0, 0, width, height);
     if (app.point) {

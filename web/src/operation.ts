@@ -1,6 +1,6 @@
 // The tab of an operation: metadata of both sides, attributes, inputs and outputs, weights.
 import { type App } from "./app";
-import type { Point, Side } from "./data";
+import type { Graph, GraphNode, Point, Side } from "./data";
 import { clean, h, table } from "./dom";
 
 const same = (x: unknown, y: unknown): boolean => JSON.stringify(x) === JSON.stringify(y);
@@ -76,12 +76,32 @@ function values(app: App, title: string, id: string, numbers: number[]): HTMLEle
   );
 }
 
+interface Uses {
+  at: Map<string, number>; // a value's number
+  readers: Map<number, GraphNode[]>; // of a value
+}
+const usesOf = new WeakMap<Graph, Uses>();
+/** Who reads what: counted once for a graph, not for each selection. */
+function uses(g: Graph): Uses {
+  let u = usesOf.get(g);
+  if (u) return u;
+  u = { at: new Map(g.values.map((name, v) => [name, v])), readers: new Map() };
+  for (const n of g.nodes)
+    for (const v of new Set(n.inputs)) {
+      const all = u.readers.get(v);
+      if (all) all.push(n);
+      else u.readers.set(v, [n]);
+    }
+  usesOf.set(g, u);
+  return u;
+}
+
 export function operationOf(app: App, p: Point): (HTMLElement | null)[] {
   const g = app.graph,
     node = g?.producer.get(p.value) ?? null,
     bare = p.index < 0 || app.session.kind === "model";
-  const at = g ? g.values.indexOf(p.value) : -1;
-  const readers = g && at >= 0 ? g.nodes.filter((n) => n.inputs.includes(at)).slice(0, 50) : [];
+  const at = (g && uses(g).at.get(p.value)) ?? -1;
+  const readers = g && at >= 0 ? (uses(g).readers.get(at) ?? []).slice(0, 50) : [];
   return [
     bare
       ? p.a

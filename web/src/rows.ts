@@ -124,6 +124,9 @@ export function list(session: Session, graph: Graph | null, s: State, others: Po
         : byBlame(session, found, metric);
   const unseen = s.query ? others.filter((p) => !s.verdict && test(p)) : [];
   const out = s.group === "none" ? flat(session, s, shown, metric) : grouped(s, shown, metric);
+  const lost = s.query ? [] : others.filter((p) => p.blame && keeps(p)); // what A died of comes first
+  out.rows.unshift(...lost.map((point): Row => ({ point, depth: 0, culprit: true })));
+  out.shown = [...lost, ...out.shown];
   if (unseen.length) {
     const closed = s.closed.includes("~unseen");
     out.rows.push({

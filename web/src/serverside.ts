@@ -124,11 +124,7 @@ function canPair(app: App): boolean {
 function pairing(app: App, noted: Noted, value: string, now: string): HTMLElement {
   const mine = noted.notes.pairs.find((p) => p.a === value),
     free = app.session.left_over.filter((l) => !noted.notes.pairs.some((p) => p.b === l.value));
-  const list = h(
-    "datalist",
-    { id: "left-over" },
-    ...free.slice(0, 5000).map((l) => h("option", { value: l.value }, clean(l.op, 60))),
-  );
+  const list = h("datalist", { id: "left-over" });
   const to = h("input", {
     id: "pair-with",
     "aria-label": "Value of B",
@@ -137,6 +133,10 @@ function pairing(app: App, noted: Noted, value: string, now: string): HTMLElemen
       : "value of B",
   });
   to.setAttribute("list", "left-over");
+  to.onfocus = () => {
+    if (!list.childElementCount)
+      fill(list, ...free.slice(0, 5000).map((l) => h("option", { value: l.value }, clean(l.op, 60))));
+  };
   return h(
     "details",
     { id: "pairing", open: !!mine || !now },
@@ -247,8 +247,32 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
     const button = (id: string, label: string, title: string, on: boolean | null, f: () => void): HTMLElement =>
       h("button", { id, title, "aria-pressed": on === null ? undefined : String(on), onclick: f }, label);
     const node = app.graph?.producer.get(p.value);
+    const canShrink = app.session.model.path !== "" && app.session.a.spec !== "";
+    const shrink = (): void => {
+      if (canShrink && p.blame)
+        into.append(
+          button(
+            "minify",
+            "Minify",
+            "shrink the model to the smallest that fails in the same way",
+            null,
+            () => void minify(server, app, dialog, null),
+          ),
+        );
+      if (canShrink && node)
+        into.append(
+          button(
+            "repro",
+            "Repro of this op",
+            "extract this operation as a repro",
+            null,
+            () => void minify(server, app, dialog, node),
+          ),
+        );
+    };
     if (p.index < 0) {
-      if (canPair(app) && node) more.append(pairing(app, noted, p.value, ""));
+      if (p.blame) shrink();
+      else if (canPair(app) && node) more.append(pairing(app, noted, p.value, ""));
       return;
     }
     const text = h("textarea", {
@@ -265,7 +289,6 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
       }, true);
     const pinned = notes.pins.includes(p.value),
       accepted = notes.accepted.includes(p.value);
-    const canShrink = app.session.model.path !== "" && app.session.a.spec !== "";
     into.append(
       button("pin", pinned ? "Unpin" : "Pin", "pin this value (b)", pinned, () => noted.toggle("pins", p.value)),
       button(
@@ -276,26 +299,7 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
         () => noted.toggle("accepted", p.value),
       ),
     );
-    if (canShrink && p.blame)
-      into.append(
-        button(
-          "minify",
-          "Minify",
-          "shrink the model to the smallest that fails in the same way",
-          null,
-          () => void minify(server, app, dialog, null),
-        ),
-      );
-    if (canShrink && node)
-      into.append(
-        button(
-          "repro",
-          "Repro of this op",
-          "extract this operation as a repro",
-          null,
-          () => void minify(server, app, dialog, node),
-        ),
-      );
+    shrink();
     for (const s of ["a", "b"] as const)
       if (p[s]?.kept)
         into.append(

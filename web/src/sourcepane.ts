@@ -204,18 +204,19 @@ export class SourcePane {
 
   /** Modules with values that diverge, the worst first. */
   private modules(): HTMLElement[] {
-    if (this.badOf !== this.app.metric) this.findBad();
-    const bad = this.bad;
-    const rows = [...bad].sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict)).slice(0, 60);
-    if (!rows.length) return [];
-    return this.moduleList(rows);
+    if (this.badOf !== this.app.metric) {
+      const rows = [...this.findBad()]
+        .sort((x, y) => rankOf(y[1].worst.verdict) - rankOf(x[1].worst.verdict))
+        .slice(0, 60);
+      this.bad = rows.length ? this.moduleList(rows) : [];
+      this.badOf = this.app.metric;
+    }
+    return this.bad;
   }
-  private bad = new Map<string, { n: number; worst: Point }>(); // by module
+  private bad: HTMLElement[] = [];
   private badOf = -1; // the metric they are counted by
-  private findBad(): void {
-    const bad = this.bad;
-    this.badOf = this.app.metric;
-    bad.clear();
+  private findBad(): Map<string, { n: number; worst: Point }> {
+    const bad = new Map<string, { n: number; worst: Point }>(); // by module
     for (const p of this.app.session.points) {
       const c = signOf(p, this.app.metric);
       if (c !== "r" && rankOf(p.verdict) < 5) continue;
@@ -226,6 +227,7 @@ export class SourcePane {
         if (rankOf(p.verdict) > rankOf(old.worst.verdict)) old.worst = p;
       }
     }
+    return bad;
   }
   private moduleList(rows: [string, { n: number; worst: Point }][]): HTMLElement[] {
     return [

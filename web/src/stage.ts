@@ -1,7 +1,7 @@
 // One graph on a canvas: folded by module, only what is visible is laid out and drawn.
 import { colourVars, figureOf, opOf, shapeOf, verdictWords, type App } from "./app";
 import type { Graph, GraphNode, Point } from "./data";
-import { clean, cssColour, fill, h, sized, tip } from "./dom";
+import { Box, clean, cssColour, fill, h, sized, tip } from "./dom";
 import { isUnfolded, outline, rollUp, scene, type Edge, type Item, type Outline, type Scene } from "./groups";
 import { signOf } from "./rows";
 import type { Change } from "./variants";
@@ -36,7 +36,10 @@ export class Stage {
   private note = h("div", { class: "note", role: "status", id: "graph-note" });
   private title = h("div", { class: "stage-title" });
   readonly element = h("div", { class: "stage" }, this.canvas, this.mini, this.note, this.title);
-  private box = this.element;
+  private box = new Box(this.element, () => {
+    if (this.fitNext) this.settle();
+    else this.redraw();
+  });
   private scenery: Scenery | null = null;
   private workerFailed = false;
   private outline: Outline | null = null;
@@ -56,10 +59,6 @@ export class Stage {
 
   constructor(private app: App) {
     this.listen();
-    new ResizeObserver(() => {
-      if (this.fitNext) this.settle();
-      else this.redraw();
-    }).observe(this.element);
   }
 
   say(text: string): void {
@@ -273,7 +272,7 @@ export class Stage {
     this.place(0.35);
   }
   private place(least: number): void {
-    const { clientWidth: w, clientHeight: hgt } = this.box;
+    const { width: w, height: hgt } = this.box;
     if (!w || !this.shown.width) return;
     this.fitNext = false;
     const free = (n: number): number => Math.max(40, n - 2 * MARGIN),
@@ -288,7 +287,7 @@ export class Stage {
   private centre(): void {
     const item = this.selectedItem();
     if (item) {
-      const { clientWidth: w, clientHeight: hgt } = this.box;
+      const { width: w, height: hgt } = this.box;
       const far = this.k < 0.5;
       if (far) this.k = 0.9;
       const [cx, cy] = [
@@ -376,13 +375,13 @@ export class Stage {
     };
     this.mini.onclick = (e) => {
       const s = Math.min(140 / this.shown.width, 100 / this.shown.height);
-      this.x = this.box.clientWidth / 2 - (e.offsetX / s) * this.k;
-      this.y = this.box.clientHeight / 2 - (e.offsetY / s) * this.k;
+      this.x = this.box.width / 2 - (e.offsetX / s) * this.k;
+      this.y = this.box.height / 2 - (e.offsetY / s) * this.k;
       this.redraw();
     };
   }
 
-  zoom(by: number, x = this.box.clientWidth / 2, y = this.box.clientHeight / 2): void {
+  zoom(by: number, x = this.box.width / 2, y = this.box.height / 2): void {
     const k = Math.min(4, Math.max(0.01, this.k * by));
     this.x = x - ((x - this.x) * k) / this.k;
     this.y = y - ((y - this.y) * k) / this.k;
@@ -510,7 +509,7 @@ export class Stage {
 
   private draw(): void {
     const start = performance.now(),
-      { clientWidth: w, clientHeight: hgt } = this.box;
+      { width: w, height: hgt } = this.box;
     if (!w || (!this.shown.items.length && this.laid !== this.asked)) return; // what was shown stays until the next is laid out
     const g = sized(this.canvas, w, hgt),
       { x, y, k } = this;
@@ -727,10 +726,7 @@ export class Stage {
     const s = Math.min(140 / this.shown.width, 100 / this.shown.height),
       { x, y, k } = this;
     const whole =
-      x >= 0 &&
-      y >= 0 &&
-      x + this.shown.width * k <= this.box.clientWidth &&
-      y + this.shown.height * k <= this.box.clientHeight;
+      x >= 0 && y >= 0 && x + this.shown.width * k <= this.box.width && y + this.shown.height * k <= this.box.height;
     this.mini.hidden = whole; // all of it is seen anyway
     if (whole) return;
     const [w, hgt] = [Math.max(8, this.shown.width * s), Math.max(8, this.shown.height * s)];
@@ -740,7 +736,7 @@ export class Stage {
     g.drawImage(this.miniBase, 0, 0, w, hgt);
     g.strokeStyle = this.colours.select;
     g.lineWidth = 1.5;
-    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.clientWidth / k) * s, (this.box.clientHeight / k) * s);
+    g.strokeRect((-x / k) * s, (-y / k) * s, (this.box.width / k) * s, (this.box.height / k) * s);
   }
 
   private miniBase = document.createElement("canvas"); // the minimap without the frame of what is visible

@@ -82,7 +82,7 @@ export function decode(text: string): State {
     if (!of.includes(s[key])) s[key] = defaults[key];
   };
   one("sort", "blame", "similarity", "operation");
-  one("tab", "tensors", "error", "distribution", "elements", "operation", "notes");
+  one("tab", "tensors", "error", "distribution", "elements", "weights", "operation", "replay", "notes");
   one("pane", "navigator", "structure", "source", "inspector");
   one("group", "none", "module", "op");
   one(
@@ -117,6 +117,7 @@ function safeDecode(x: string): string {
   }
 }
 
+const ADDRESS_AFTER = 100; // milliseconds
 type Listener = (s: State, changed: Set<keyof State>) => void;
 
 export class Store {
@@ -125,6 +126,7 @@ export class Store {
   constructor() {
     this.state = decode(location.hash);
     addEventListener("popstate", () => this.replace(decode(location.hash)));
+    addEventListener("pagehide", () => this.writeAddress());
   }
   on(f: Listener): void {
     this.listeners.push(f);
@@ -134,17 +136,32 @@ export class Store {
     const next = { ...this.state, ...patch };
     const changed = this.diff(next);
     if (!changed.size) return;
+    if (this.step && changed.has("value")) this.writeAddress(); // each selection is a step of its own
     this.state = next;
-    const url = `${location.pathname}${location.search}#${encode(next)}`;
+    this.step ||= changed.has("value");
+    this.address ??= setTimeout(() => this.writeAddress(), ADDRESS_AFTER);
+    this.tell(changed);
+  }
+  private address: ReturnType<typeof setTimeout> | null = null;
+  private step = false; // what is to be written is a step for the back button
+  /** A new address costs the browser more than a drawn pane: it is written when the panes are drawn. */
+  writeAddress(): void {
+    if (this.address === null) return;
+    clearTimeout(this.address);
+    const url = `${location.pathname}${location.search}#${encode(this.state)}`;
     try {
-      if (changed.has("value")) history.pushState(null, "", url);
+      if (this.step) history.pushState(null, "", url);
       else history.replaceState(null, "", url);
     } catch {
       /* too often for the browser: the address follows with the next change */
     }
-    this.tell(changed);
+    this.address = null;
+    this.step = false;
   }
   private replace(next: State): void {
+    if (this.address !== null) clearTimeout(this.address);
+    this.address = null;
+    this.step = false;
     const changed = this.diff(next);
     this.state = next;
     if (changed.size) this.tell(changed);

@@ -62,7 +62,7 @@ export class Structure {
           app.store.set({ trace: !app.state.trace }),
         ),
         button("path", "Path", "paths between the selection and the next value you select (a)", () => this.path()),
-        sign("png", "⤓", "Save as PNG", () => this.stages[0].save()),
+        sign("png", "↧", "Save as PNG", () => this.stages[0].save()),
         this.legend,
       ),
       this.box,
@@ -198,7 +198,10 @@ export class Structure {
   // ---- what a stage shows ----
 
   private points(g: Graph): (Point | null)[] {
-    return g.nodes.map((n) => n.outputs.map((v) => this.app.byValue.get(g.values[v])).find((p) => p) ?? null);
+    return g.nodes.map(
+      (n) =>
+        n.outputs.map((v) => this.app.byValue.get(g.values[v]) ?? this.app.blamed(g.values[v])).find((p) => p) ?? null,
+    );
   }
 
   private alone(g: Graph, title: string): Scenery {

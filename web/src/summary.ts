@@ -51,7 +51,7 @@ export function summary(app: App): HTMLElement[] {
     ...(badge.note ? [h("p", { class: "callout mid", id: "badge-note" }, `${badge.note}.`)] : []),
     ...(faults[s.at_fault] ? [h("p", { class: "callout bad", id: "at-fault" }, faults[s.at_fault])] : []),
     h("p", { class: "quiet", id: "coverage" }, coverageText(s)),
-    ...(s.a.failure || s.b.failure ? [failure(s)] : []),
+    ...(s.a.failure || s.b.failure ? [failure(app)] : []),
     ...(s.observer_effect
       ? [h("p", { class: "callout mid" }, `Recording changes the outputs. ${clean(s.observer_note)}`)]
       : []),
@@ -125,8 +125,9 @@ export function summary(app: App): HTMLElement[] {
   ];
 }
 
-function failure(s: Session): HTMLElement {
-  const side = s.a.failure ? "A" : "B",
+function failure(app: App): HTMLElement {
+  const s = app.session,
+    side = s.a.failure ? "A" : "B",
     r = s.a.failure ? s.a : s.b;
   return h(
     "div",
@@ -136,10 +137,21 @@ function failure(s: Session): HTMLElement {
     h(
       "div",
       { class: "quiet" },
-      s.points.length
-        ? "Values recorded before that are listed. Try another backend or smaller inputs with Compare…"
-        : "Nothing was recorded before that. Try another backend or smaller inputs with Compare…",
+      s.points.length ? "Values recorded before that are listed." : "Nothing was recorded before that.",
     ),
+    s.blame.length
+      ? h(
+          "div",
+          {},
+          "It happens at ",
+          h(
+            "button",
+            { class: "link", id: "failed-at", onclick: () => app.selectValue(s.blame[0].value) },
+            clean(s.blame[0].value, 160),
+          ),
+          ": select it to shrink the model to a repro (Minify), or try another backend with Compare…",
+        )
+      : h("div", { class: "quiet" }, "Try another backend or smaller inputs with Compare…"),
   );
 }
 

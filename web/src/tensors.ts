@@ -4,7 +4,8 @@ import type { App } from "./app";
 import { ChannelGrid } from "./channelgrid";
 import { channels, errorHistogram, histogram, profile, scatter } from "./charts";
 import { difference, type Picture, type Point, type SliceRequest, type Stats, type TensorOf } from "./data";
-import { clean, fill, h, keepFocus, number, table, tip } from "./dom";
+import { Box, clean, fill, h, keepFocus, number, table, tip } from "./dom";
+import { isReplayed, replayBounds } from "./replay";
 import { paint, paintScale, rangeOf, valueAt, wildOf, type Range } from "./heat";
 
 type SideName = "a" | "b" | "d";
@@ -44,6 +45,7 @@ interface HeatMap {
 export class Tensors {
   private selected: Point | null = null;
   private of: TensorOf | null = null;
+  private own: TensorOf | null = null; // of the selection, whatever it is compared with
   private stats: Stats | null = null;
   private first: Picture | null = null; // as plumb chooses it
   private picture: Picture | null = null; // as it is shown
@@ -55,13 +57,14 @@ export class Tensors {
   private pendingJump: number[] | null = null;
   private enlarged = h("dialog", { id: "enlarged", "aria-label": "Tensors, enlarged" });
   private tab = "tensors";
+  private box: Box;
 
   constructor(
     private app: App,
     private pane: HTMLElement,
-    private into: { tensors: HTMLElement; distribution: HTMLElement; elements: HTMLElement },
+    private into: { tensors: HTMLElement; distribution: HTMLElement; elements: HTMLElement; replay: HTMLElement },
   ) {
-    new ResizeObserver(() => this.drawMaps()).observe(pane);
+    this.box = new Box(pane, () => this.drawMaps());
     this.grid = new ChannelGrid(app.source, (axis, c) => this.pickChannel(axis, c));
     document.body.append(this.enlarged);
     this.enlarged.onclose = () => this.redraw();
@@ -71,7 +74,17 @@ export class Tensors {
   shown(tab: string): void {
     const was = this.tab;
     this.tab = tab;
-    if (was !== tab && this.stats && this.picture) this.redraw();
+    if (was === tab || !this.selected) return;
+    if ((was === "replay") !== (tab === "replay")) this.compareWith(tab === "replay");
+    else if (this.stats && this.picture) this.redraw();
+  }
+
+  /** A against B, or against the replay: other tensors. */
+  private compareWith(replay: boolean): void {
+    const p = this.selected!;
+    this.clear();
+    this.of = replay ? (isReplayed(p) ? { replay: p.index } : null) : this.own;
+    if (this.of !== null) void this.load(this.of);
   }
 
   forget(): void {
@@ -84,27 +97,25 @@ export class Tensors {
   show(p: Point, of: TensorOf | null): void {
     const fresh = this.selected !== p;
     this.selected = p;
-    this.of = of;
-    if (fresh) {
-      this.stats = null;
-      this.first = this.picture = null;
-      this.cursor = this.pendingJump = null;
-      this.maps = [];
-      this.grid.forget();
-      fill(this.into.tensors, of === null ? null : h("p", { class: "quiet" }, "Loading…"));
-      fill(this.into.distribution);
-      fill(this.into.elements);
-    }
-    if (of === null) {
-      this.asked++;
-      this.pane.setAttribute("aria-busy", "false");
-      return;
-    }
-    void this.load(of);
+    this.own = of;
+    if (fresh) this.clear();
+    this.of = this.tab !== "replay" ? of : isReplayed(p) ? { replay: p.index } : null;
+    if (this.of !== null) void this.load(this.of);
+  }
+
+  private clear(): void {
+    this.stats = null;
+    this.first = this.picture = null;
+    this.cursor = this.pendingJump = null;
+    this.maps = [];
+    this.asked++;
+    this.grid.forget();
+    for (const e of Object.values(this.into)) fill(e);
+    this.pane.setAttribute("aria-busy", "false");
   }
 
   private get width(): number {
-    const box = this.enlarged.open ? this.enlarged.clientWidth - 40 : this.pane.clientWidth - 28;
+    const box = this.enlarged.open ? this.enlarged.clientWidth - 40 : this.box.width - 28;
     return Math.max(160, box);
   }
 
@@ -131,8 +142,10 @@ export class Tensors {
   }
 
   private async load(of: TensorOf): Promise<void> {
-    const ask = ++this.asked;
+    const ask = ++this.asked,
+      { tensors, replay } = this.into;
     this.pane.setAttribute("aria-busy", "true");
+    if (!this.stats) fill(this.tab === "replay" ? replay : tensors, h("p", { class: "quiet" }, "Loading…"));
     await this.fetch(of, ask);
     if (ask === this.asked) this.pane.setAttribute("aria-busy", "false");
   }
@@ -167,49 +180,66 @@ export class Tensors {
       }
       this.pane.dataset.ms = (performance.now() - start).toFixed(1);
     } catch (e) {
-      if (ask === this.asked)
-        fill(this.into.tensors, h("p", { class: "callout", id: "no-tensors" }, clean((e as Error).message)));
+      if (ask === this.asked) this.lost((e as Error).message);
     }
   }
 
+  /** Why there is nothing to show, in every tab that would show it. */
+  private lost(why: string): void {
+    for (const [name, e] of Object.entries(this.into))
+      fill(e, h("p", { class: "callout", id: name === "tensors" ? "no-tensors" : undefined }, clean(why)));
+  }
+
+  /** Only the tab that is open: the others are drawn when they are. */
   private redraw(): void {
     const s = this.stats;
     if (!s || !this.picture) return;
-    const width = Math.max(180, this.pane.clientWidth - 28);
     keepFocus(this.pane, () => {
-      const view = [
-        s.why ? h("p", { class: "quiet" }, clean(s.why)) : null,
-        this.heatmaps(),
-        this.readout,
-        this.pickers(),
-      ];
-      if (this.enlarged.open) {
-        fill(this.into.tensors, h("p", { class: "quiet" }, "Shown enlarged."));
-        fill(
-          this.enlarged,
-          h("button", { id: "shrink", class: "corner", onclick: () => this.enlarged.close() }, "Close"),
-          h("h2", {}, clean(this.selected!.value, 160)),
-          ...view,
-        );
-      } else {
-        fill(this.enlarged);
-        fill(this.into.tensors, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
-      }
-      fill(
-        this.into.distribution,
-        histogram(s, width),
-        errorHistogram(s, width),
-        this.sides(s),
-        scatter(s, width),
-        channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)),
-        ...(s.profiles ?? []).map((x) => profile(x, width, (i) => this.pickChannel(x.axis, i))),
-        s.seen < s.n ? h("p", { class: "quiet" }, `From a sample of ${s.seen} of ${s.n} elements.`) : null,
-      );
-      fill(this.into.elements, this.worst(s));
+      if (this.tab === "distribution") this.drawDistribution(s);
+      else if (this.tab === "elements") fill(this.into.elements, this.worst(s));
+      else if (this.tab === "tensors" || this.tab === "replay" || this.enlarged.open) this.drawTensors(s);
     });
-    this.drawMaps();
+  }
+
+  private drawTensors(s: Stats): void {
     if (!this.readout.textContent)
       this.readout.textContent = "Move over a picture, or focus it and use the arrow keys.";
+    const into = this.tab === "replay" ? this.into.replay : this.into.tensors;
+    const view = [
+      replayBounds(s),
+      s.why ? h("p", { class: "quiet" }, clean(s.why)) : null,
+      this.heatmaps(),
+      this.readout,
+      this.pickers(),
+    ];
+    if (!this.enlarged.open) this.drawMaps(); // before they are put into the page: it is laid out once
+    if (this.enlarged.open) {
+      fill(into, h("p", { class: "quiet" }, "Shown enlarged."));
+      fill(
+        this.enlarged,
+        h("button", { id: "shrink", class: "corner", onclick: () => this.enlarged.close() }, "Close"),
+        h("h2", {}, clean(this.selected!.value, 160)),
+        ...view,
+      );
+      this.drawMaps();
+    } else {
+      fill(this.enlarged);
+      fill(into, ...view, this.grid.show(this.of!, s, this.picture!, this.app.state.log));
+    }
+  }
+
+  private drawDistribution(s: Stats): void {
+    const width = Math.max(180, this.box.width - 28);
+    fill(
+      this.into.distribution,
+      histogram(s, width),
+      errorHistogram(s, width),
+      this.sides(s),
+      scatter(s, width),
+      channels(s, width, (c) => this.pickChannel(s.channel_axis ?? 0, c)),
+      ...(s.profiles ?? []).map((x) => profile(x, width, (i) => this.pickChannel(x.axis, i))),
+      s.seen < s.n ? h("p", { class: "quiet" }, `From a sample of ${s.seen} of ${s.n} elements.`) : null,
+    );
   }
 
   private sides(s: Stats): HTMLElement {
@@ -346,6 +376,7 @@ export class Tensors {
   }
 
   private nameOf(side: SideName): string {
+    if (this.stats?.replay) return { a: "A", d: "A − replay", b: "Replay" }[side];
     return this.stats?.gold ? { a: "A", d: "A − fp64", b: "fp64" }[side] : names[side];
   }
 
@@ -596,9 +627,13 @@ export class Tensors {
     const next = { axes: p.axes.join(), index: index.join(), window };
     const s = this.app.state;
     if (s.axes === next.axes && s.index === next.index && s.window === next.window) {
-      this.app.store.set({ tab: "tensors" });
+      this.app.store.set({ tab: this.pictures() });
       this.finishJump();
-    } else this.app.store.set({ ...next, tab: "tensors" });
+    } else this.app.store.set({ ...next, tab: this.pictures() });
+  }
+  /** The tab with the pictures that the element is of. */
+  private pictures(): string {
+    return this.tab === "replay" ? "replay" : "tensors";
   }
   /** After the slice has come: the cursor on the element. */
   private finishJump(): void {
@@ -631,6 +666,6 @@ export class Tensors {
       const other = p.axes[1 - p.axes.indexOf(axis)];
       if (other >= 0) index[other] = Math.floor(p.dims[other] / 2);
       this.jump(index);
-    } else this.app.store.set({ axes: p.axes.join(), index: index.join(), tab: "tensors" });
+    } else this.app.store.set({ axes: p.axes.join(), index: index.join(), tab: this.pictures() });
   }
 }

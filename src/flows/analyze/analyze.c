@@ -446,6 +446,7 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
                                        .skip_gold = x->options->skip_gold != 0,
                                        .b_is_truth = x->recording != NULL,
                                        .gold_twice = !x->options->skip_determinism,
+                                       .culprit = pl_analysis_culprit,
                                        .visit = pl_analysis_judged,
                                        .gold = x->options->skip_determinism ? NULL : on_gold,
                                        .unseen = x->recording != NULL         ? pl_analysis_unseen

@@ -101,6 +101,8 @@ pl_status pl_analysis_gold_as_b(const pl_datum *a, const pl_datum *gold, pl_datu
                                 pl_err *err);
 
 /* analyze_points.c: sync points and verdicts */
+pl_status pl_analysis_culprit(void *ctx, const pl_value *value, const pl_tensor *replay,
+                              const pl_tensor *bound, pl_err *err);
 pl_status pl_analysis_judged(void *ctx, const pl_value *value, const pl_datum *a, const pl_datum *b,
                              const pl_datum *gold, pl_err *err);
 /* A value of the model that only gold and the recording have: a point when they differ. */

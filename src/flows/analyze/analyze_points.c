@@ -138,6 +138,27 @@ static pl_status fill_names(pl_analysis *x, pl_sync_point *p, const pl_value *va
     return PL_OK;
 }
 
+/* "a" for the first sample, "a1", "a2" for the others. */
+static const char *index_of(const pl_analysis *x, const char *side, char *out, size_t n) {
+    snprintf(out, n, "%s", side);
+    if (x->sample > 0) snprintf(out, n, "%s%zu", side, x->sample);
+    return out;
+}
+
+/* Keeps the replay of a culprit: the debugger shows A against it. */
+pl_status pl_analysis_culprit(void *ctx, const pl_value *value, const pl_tensor *replay,
+                              const pl_tensor *bound, pl_err *err) {
+    pl_analysis *x = ctx;
+    char index[32];
+    const char *blob = NULL, *name = x->pairs.a[value->id]->name;
+    if (x->folder == NULL || !(x->keep_all || x->keep_suspects)) return PL_OK;
+    PL_TRY(pl_session_folder_put(x->folder, index_of(x, "replay", index, sizeof(index)), name,
+                                 replay, x->arena, &blob, err));
+    if (bound == NULL) return PL_OK;
+    return pl_session_folder_put(x->folder, index_of(x, "bound", index, sizeof(index)), name, bound,
+                                 x->arena, &blob, err);
+}
+
 /* Stores tensors of the point in the session: all, or those of suspects and outputs. */
 static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *value,
                               const pl_datum *a, const pl_datum *b, const pl_datum *gold,
@@ -145,21 +166,17 @@ static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *
     const bool suspect = x->blame.of[value->id].verdict == PL_VERDICT_CULPRIT;
     const bool kept = x->keep_all || (x->keep_suspects && (suspect || p->is_output));
     if (x->folder == NULL || !kept || a->kind != PL_TYPE_TENSOR) return PL_OK;
-    char a_index[32], b_index[32], gold_index[32]; /* the first sample has the plain names */
-    const size_t k = x->sample;
-    snprintf(a_index, sizeof(a_index), k == 0 ? "a" : "a%zu", k);
-    snprintf(b_index, sizeof(b_index), k == 0 ? "b" : "b%zu", k);
-    snprintf(gold_index, sizeof(gold_index), k == 0 ? "gold" : "gold%zu", k);
-    PL_TRY(
-        pl_session_folder_put(x->folder, a_index, p->value, a->tensor, x->arena, &p->a.blob, err));
+    char index[32];
+    PL_TRY(pl_session_folder_put(x->folder, index_of(x, "a", index, sizeof(index)), p->value,
+                                 a->tensor, x->arena, &p->a.blob, err));
     if (b != NULL && b->kind == PL_TYPE_TENSOR) {
-        PL_TRY(pl_session_folder_put(x->folder, b_index, p->value, b->tensor, x->arena, &p->b.blob,
-                                     err));
+        PL_TRY(pl_session_folder_put(x->folder, index_of(x, "b", index, sizeof(index)), p->value,
+                                     b->tensor, x->arena, &p->b.blob, err));
     }
     if (!suspect || gold == NULL || gold->kind != PL_TYPE_TENSOR) return PL_OK;
     const char *blob = NULL;
-    return pl_session_folder_put(x->folder, gold_index, p->value, gold->tensor, x->arena, &blob,
-                                 err);
+    return pl_session_folder_put(x->folder, index_of(x, "gold", index, sizeof(index)), p->value,
+                                 gold->tensor, x->arena, &blob, err);
 }
 
 static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a, const pl_datum *b,

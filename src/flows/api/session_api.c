@@ -249,16 +249,11 @@ int64_t plumb_session_smallest(const plumb_session *h, size_t i) {
 
 /* ---- tensors ---- */
 
-static pl_status read_gold(const plumb_session *h, const pl_sync_point *p, pl_tensor **out,
-                           pl_err *err) {
-    return pl_viewed_gold(h->viewed, p, out, err);
-}
-
 static pl_status read_tensor(const plumb_session *h, size_t i, const char *side, pl_tensor **out,
                              pl_err *err) {
     const pl_sync_point *p = &h->session->points[i];
     pl_view_pair pair = { .a = NULL };
-    if (strcmp(side, "gold") == 0) return read_gold(h, p, out, err);
+    if (strcmp(side, "gold") == 0) return pl_viewed_kept(h->viewed, p, side, out, err);
     PL_TRY(pl_viewed_pair(h->viewed, i, &pair, err));
     const pl_tensor *t = strcmp(side, "a") == 0 ? pair.a : pair.b;
     pl_status st = PL_OK;
