@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/blocks.h"
 #include "base/clock.h"
 #include "base/count.h"
 #include "base/file.h"
@@ -675,6 +676,7 @@ pl_status pl_analyze(plumb_model *m, const plumb_analyze_options *options, pl_se
                      pl_err *err) {
     analyses all = { .arena = pl_arena_new(), .lines = PL_BUF_INIT };
     pl_status st = all.arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    pl_blocks_keep();
     if (st == PL_OK) st = run_samples(&all, m, options, err);
     if (st == PL_OK) st = copy_session(&all, out, err);
     pl_buf_release(&all.lines);
@@ -683,5 +685,6 @@ pl_status pl_analyze(plumb_model *m, const plumb_analyze_options *options, pl_se
         analysis_release(&all.of[i]);
     pl_model_free(all.original);
     pl_arena_free(all.arena);
+    pl_blocks_release();
     return st;
 }
