@@ -163,7 +163,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     x->accuracy.precision =
         pl_model_precision(x->replayed, &x->accuracy.flips, &x->accuracy.floats);
     if (x->recording == NULL && o->reuse == NULL && !o->advise)
-        PL_TRY(pl_two_sides_check(backend_spec(x), x->model, reference_spec(x), x->replayed, err));
+        PL_TRY(pl_two_sides_check(backend_spec(x), x->model, reference_spec(x), x->replayed, true,
+                                  err));
     pl_session *s = x->session;
     pl_hash128 hash;
     char hex[PL_HASH128_HEX];

@@ -1,7 +1,8 @@
 /* Classic machine learning (ai.onnx.ml): features in and out. Linear models and support vector
  * machines are in ml_linear.c, tables in ml_encode.c, trees in ml_tree.c.
  *
- * DictVectorizer and CastMap have no row: they take maps, and plumb has no input files for these. */
+ * DictVectorizer and CastMap have no row: they take maps, and plumb has no input files for these.
+ */
 #include <math.h>
 #include <string.h>
 
