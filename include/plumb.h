@@ -1380,8 +1380,10 @@ enum {                        /* flags */
            8, /* starts a compiler and keeps code in plumb's cache. Not for plugins */
        PLUMB_UNCONFINED = 16, /* starts the user's own program: no sandbox unless it is required.
                                  Not for plugins */
-       PLUMB_STAYS_OPEN = 32  /* slow to start: one guarded process compiles program after program,
+       PLUMB_STAYS_OPEN = 32, /* slow to start: one guarded process compiles program after program,
                                  as long as it answers. Not for plugins */
+       PLUMB_FOREIGN_CODE = 64, /* runs a program or library that its spec names. Not for plugins */
+       PLUMB_STARTS_BROWSER = 128 /* starts the user's browser. Not for plugins */
 };
 
 /* The vtable. Slots marked (optional) may be NULL, with the default given. `self` comes from open,

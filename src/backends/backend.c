@@ -85,6 +85,22 @@ pl_status pl_spec_check_backend(const char *spec, pl_err *err) {
     return pl_backend_row(spec, &row, err);
 }
 
+static bool row_says(const char *spec, uint32_t flag) {
+    const plumb_backend *row = NULL;
+    return pl_backend_row(spec, &row, NULL) == PL_OK && (row->flags & flag) != 0;
+}
+
+bool pl_spec_is_foreign(const char *spec) {
+    static const char *const keys[] = { "lib=", "explain=", "debug-dir=" };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (strstr(spec, keys[i]) != NULL) return true;
+    return row_says(spec, PLUMB_FOREIGN_CODE);
+}
+
+bool pl_spec_needs_trust(const char *spec) {
+    return pl_spec_is_foreign(spec) || row_says(spec, PLUMB_STARTS_BROWSER);
+}
+
 bool pl_backend_is_guarded(const char *spec) {
     const plumb_backend *row = NULL;
     return pl_backend_row(spec, &row, NULL) != PL_OK || (row->flags & PLUMB_IN_PROCESS) == 0;

@@ -47,6 +47,11 @@ extern const plumb_backend *const pl_backend_rows[];
 /* The one place that decides which backends run behind the guard: all whose row does not say
  * PLUMB_IN_PROCESS, whatever the options. An unknown name counts as guarded. */
 bool pl_backend_is_guarded(const char *spec);
+/* Whether it runs a program, loads a library or writes files. Such a spec is refused if it came
+ * with data (a session, a repro, a request) and not from the user. */
+bool pl_spec_is_foreign(const char *text);
+/* Also if it starts the user's browser, which the user may ask for in the page. */
+bool pl_spec_needs_trust(const char *text);
 /* The spec, or the default "eager" for NULL. */
 const char *pl_backend_spec_or_default(const char *spec);
 /* NULL, or "eager" without options: flows may then drive the interpreter themselves. */

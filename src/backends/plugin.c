@@ -176,6 +176,7 @@ static const plumb_option_def options[] = {
 const plumb_backend pl_backend_plugin = {
     .abi = PLUMB_ABI,
     .n_bytes = sizeof(plumb_backend),
+    .flags = PLUMB_FOREIGN_CODE,
     .name = "plugin",
     .summary = "a shared library that exports plumb_plugin_v1",
     .options = options,

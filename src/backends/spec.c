@@ -134,18 +134,6 @@ pl_status pl_spec_parse(const char *text, const char *name, const plumb_option_d
     return pl_spec_check(out->options, out->n_options, name, defs, n_defs, err);
 }
 
-bool pl_spec_is_foreign(const char *text) {
-    static const char *const keys[] = { "lib=", "explain=", "debug-dir=" };
-    if (strncmp(text, "cmd:", 4) == 0 || strncmp(text, "plugin:", 7) == 0) return true;
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (strstr(text, keys[i]) != NULL) return true;
-    return false;
-}
-
-bool pl_spec_needs_trust(const char *text) {
-    return pl_spec_is_foreign(text) || strcmp(text, "web") == 0 || strncmp(text, "web:", 4) == 0;
-}
-
 void pl_spec_release(pl_spec *spec) {
     pl_free(spec->options);
     pl_free(spec->text);

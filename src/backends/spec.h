@@ -27,12 +27,6 @@ pl_status pl_spec_parse(const char *text, const char *name, const plumb_option_d
 pl_status pl_spec_check(const plumb_option *options, size_t n_options, const char *name,
                         const plumb_option_def *defs, size_t n_defs, pl_err *err);
 void pl_spec_release(pl_spec *spec);
-/* Whether it runs a program, loads a library or writes files. Such a spec is refused if it came
- * with data (a session, a repro, a request) and not from the user. */
-bool pl_spec_is_foreign(const char *text);
-/* Also if it starts the user's browser, which the user may ask for in the page. */
-bool pl_spec_needs_trust(const char *text);
-
 /* The last value of a key; NULL if not given. */
 const char *pl_option_value(const plumb_option *options, size_t n_options, const char *key);
 /* A checked whole number. */

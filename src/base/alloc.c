@@ -52,23 +52,23 @@ static bool size_sane(size_t n_bytes) {
     return n_bytes <= (size_t)PTRDIFF_MAX;
 }
 
-static bool may_allocate(size_t n_bytes) {
+bool pl_may_allocate(size_t n_bytes) {
     return size_sane(n_bytes) && injection_allows();
 }
 
 void *pl_malloc(size_t n_bytes) {
-    if (!may_allocate(n_bytes)) return NULL;
+    if (!pl_may_allocate(n_bytes)) return NULL;
     return malloc(n_bytes == 0 ? 1 : n_bytes);
 }
 
 void *pl_calloc(size_t count, size_t size) {
     size_t n_bytes;
-    if (!pl_size_mul(count, size, &n_bytes) || !may_allocate(n_bytes)) return NULL;
+    if (!pl_size_mul(count, size, &n_bytes) || !pl_may_allocate(n_bytes)) return NULL;
     return calloc(1, n_bytes == 0 ? 1 : n_bytes);
 }
 
 void *pl_realloc(void *p, size_t n_bytes) {
-    if (!may_allocate(n_bytes)) return NULL;
+    if (!pl_may_allocate(n_bytes)) return NULL;
     return realloc(p, n_bytes == 0 ? 1 : n_bytes);
 }
 
@@ -80,7 +80,7 @@ void *pl_realloc_array(void *p, size_t count, size_t size) {
 
 void *pl_aligned_alloc(size_t alignment, size_t n_bytes) {
     void *p = NULL;
-    if (!may_allocate(n_bytes)) return NULL;
+    if (!pl_may_allocate(n_bytes)) return NULL;
     if (alignment < sizeof(void *)) alignment = sizeof(void *);
     if (posix_memalign(&p, alignment, n_bytes == 0 ? 1 : n_bytes) != 0) return NULL;
     return p;

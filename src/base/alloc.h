@@ -27,6 +27,9 @@ void pl_free(void *p);
  * small operators. */
 void pl_alloc_keep_freed(void);
 
+/* Whether a request of this size may be made at all: for allocators beside this one. */
+bool pl_may_allocate(size_t n_bytes);
+
 /* For tests: after `n` more successful allocations in this process every later one fails;
  * a negative n switches the injection off (the default). Thread-safe. */
 void pl_alloc_fail_after(long n);

@@ -421,11 +421,23 @@ static double work_of(const pl_blaming *j, const pl_node *node) {
     return sqrt(n * elements_of(j->gold, node->in[0]) * elements_of(j->gold, node->in[1]));
 }
 
+/* Weights that a node makes of integers (ConstantOfShape): nothing is rounded there. */
+static bool makes_constants(const pl_blaming *j, const pl_node *node) {
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        const pl_value *in = node->in[i];
+        const pl_tensor *t = in == NULL ? NULL : tensor_of(pl_replay_get(j->gold, in));
+        if (in != NULL && t == NULL) t = in->init;
+        if (in != NULL && (t == NULL || !pl_dtype_is_integer(t->dtype))) return false;
+    }
+    return node->n_in > 0;
+}
+
 /* Is this node of gold run again? All small ones are, and the first large one of each operator:
  * kernels write blocks of their outputs and own no state, so that one shows what all would. */
 static pl_status gold_repeats(pl_blaming *j, const pl_node *node, bool *repeats, pl_err *err) {
     *repeats = j->options->gold_twice && j->out->gold_unstable == NULL;
     if (!*repeats || work_of(j, node) < LARGE_WORK) return PL_OK;
+    *repeats = !makes_constants(j, node);
     for (size_t i = 0; i < j->n_repeated && *repeats; i++)
         *repeats = j->repeated[i] != node->def;
     if (!*repeats) return PL_OK;

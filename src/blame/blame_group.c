@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "blame/blame_int.h"
+#include "metric/logits.h"
 #include "ops/op.h"
 
 typedef struct group {
@@ -94,32 +95,13 @@ static size_t find_logits(const pl_graph *graph) {
 /* Root of the mean divergence of the softmax of rows: as a distance it is of first order. NAN when
  * the logits are not there. */
 static double logits_distance(const pl_datum *d, const pl_datum *gold) {
+    double values[PL_N_LOGIT_METRICS];
     if (d == NULL || gold == NULL || d->kind != PL_TYPE_TENSOR || gold->kind != PL_TYPE_TENSOR ||
         gold->tensor->rank < 1 || !pl_tensor_same_shape(d->tensor, gold->tensor) ||
-        gold->tensor->n_elements == 0)
+        gold->tensor->n_elements == 0 ||
+        pl_measure_logits(d->tensor, gold->tensor, NULL, 0, values, NULL) != PL_OK)
         return (double)NAN;
-    const int64_t n = gold->tensor->dims[gold->tensor->rank - 1];
-    const int64_t rows = gold->tensor->n_elements / n;
-    double sum = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        double most[2] = { -HUGE_VAL, -HUGE_VAL }, all[2] = { 0, 0 }, kl = 0;
-        for (int64_t i = r * n; i < (r + 1) * n; i++) {
-            most[0] = fmax(most[0], pl_tensor_get_f64(gold->tensor, i));
-            most[1] = fmax(most[1], pl_tensor_get_f64(d->tensor, i));
-        }
-        for (int64_t i = r * n; i < (r + 1) * n; i++) {
-            all[0] += exp(pl_tensor_get_f64(gold->tensor, i) - most[0]);
-            all[1] += exp(pl_tensor_get_f64(d->tensor, i) - most[1]);
-        }
-        for (int64_t i = r * n; i < (r + 1) * n; i++) {
-            const double p = pl_tensor_get_f64(gold->tensor, i) - most[0] - log(all[0]);
-            const double q = pl_tensor_get_f64(d->tensor, i) - most[1] - log(all[1]);
-            if (exp(p) > 0) kl += exp(p) * (p - q);
-        }
-        if (!isfinite(kl)) return (double)INFINITY;
-        sum += kl > 0 ? kl : 0;
-    }
-    return sqrt(sum / (double)rows);
+    return sqrt(fmax(values[PL_LOGIT_kl], 0));
 }
 
 /* rms distance over all float outputs, each relative to its size; or that of the logits. */

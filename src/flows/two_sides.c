@@ -110,7 +110,7 @@ static bool jit_is_eager(const char *a, const char *b, const pl_model *model) {
 }
 
 pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char *b,
-                             const pl_model *model_b, pl_err *err) {
+                             const pl_model *model_b, bool has_reference, pl_err *err) {
     pl_hash128 x, y;
     const bool nothing = jit_is_eager(a, b, model_a);
     if (!nothing && !pl_two_sides_same_spec(a, b)) return PL_OK;
@@ -136,9 +136,9 @@ pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char 
     const pl_status st =
         pl_fail(err, PL_E_USAGE,
                 "%s on the same model, so there is nothing to compare; choose what to test "
-                "with option 'backend' (available: %s; see 'plumb backends'), or another option "
-                "'reference'",
-                pl_buf_str(&sides), pl_buf_str(&known));
+                "with option 'backend' (available: %s; see 'plumb backends')%s",
+                pl_buf_str(&sides), pl_buf_str(&known),
+                has_reference ? ", or another option 'reference'" : "");
     pl_buf_release(&sides);
     pl_buf_release(&known);
     return st;

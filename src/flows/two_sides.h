@@ -10,8 +10,8 @@ bool pl_two_sides_same_spec(const char *a, const char *b);
 
 /* PL_E_USAGE when both specs mean the same backend with the same options, on the same model (two
  * files of the same content are one), or jit and eager on a model of which jit compiles nothing;
- * the message lists the available backends. */
+ * the message lists the available backends, and names the option 'reference' where there is one. */
 pl_status pl_two_sides_check(const char *a, const pl_model *model_a, const char *b,
-                             const pl_model *model_b, pl_err *err);
+                             const pl_model *model_b, bool has_reference, pl_err *err);
 
 #endif

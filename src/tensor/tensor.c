@@ -1,6 +1,6 @@
 /* Tensors: storage, views, copies, casts.
  *
- * Heap storage is aligned to 64 bytes (a cache line, and the widest vector). Bytes of strings are
+ * Storage is aligned to 64 bytes (a cache line, and the widest vector). Bytes of strings are
  * in an arena beside the array of pl_string, so that a tensor owns all its bytes. */
 #include "tensor/tensor.h"
 
@@ -11,14 +11,16 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/blocks.h"
 #include "base/size.h"
 #include "tensor/tensor_cast.h"
 
-enum { STORAGE_ALIGNMENT = 64, CAST_BLOCK = 1024, LARGE = 256 << 20 };
+enum { CAST_BLOCK = 1024, LARGE = 256 << 20 };
 
 struct pl_storage {
     int refs;
     void *heap;              /* owned memory, or NULL */
+    size_t n_block;          /* asked for from pl_block_alloc; 0 = heap is of pl_malloc */
     pl_file_map *map;        /* kept alive, or NULL */
     void (*release)(void *); /* of borrowed memory, or NULL */
     void *release_ctx;
@@ -102,7 +104,10 @@ static pl_status tensor_shape(pl_tensor *t, pl_dtype dtype, int rank, const int6
 static void storage_unref(pl_storage *s) {
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
     pl_arena_free(s->strings);
-    pl_free(s->heap);
+    if (s->n_block > 0)
+        pl_block_free(s->heap, s->n_block);
+    else
+        pl_free(s->heap);
     pl_file_map_unref(s->map);
     if (s->release) s->release(s->release_ctx);
     pl_free(s);
@@ -135,9 +140,9 @@ static pl_status tensor_new(pl_dtype dtype, int rank, const int64_t *dims, bool 
     PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
     const size_t n_bytes = pl_tensor_bytes(t);
     const bool holds = n_bytes < LARGE || pl_memory_holds(n_bytes);
+    if (!lasting) t->storage->n_block = n_bytes > 0 ? n_bytes : 1;
     if (holds)
-        t->storage->heap = lasting ? pl_large_alloc(n_bytes)
-                                   : pl_aligned_alloc(STORAGE_ALIGNMENT, n_bytes > 0 ? n_bytes : 1);
+        t->storage->heap = lasting ? pl_large_alloc(n_bytes) : pl_block_alloc(t->storage->n_block);
     if (!t->storage->heap) {
         pl_tensor_unref(t);
         return pl_fail_memory(err, n_bytes);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/door.h"

@@ -36,6 +36,7 @@
 #include "backends/guard/guard_proc.h"
 #include "backends/guard/sandbox.h"
 #include "base/alloc.h"
+#include "base/blocks.h"
 #include "base/file.h"
 #include "plumb.h"
 
@@ -441,6 +442,7 @@ int plumb_guard_main(int n_args, char **args) {
     syscall(SYS_close_range, CONTROL + 1, ~0U, 0); /* musl has no function for it */
     fill_standard_streams();
     pl_alloc_keep_freed(); /* children inherit it: a backend is as fast here as in plumb itself */
+    pl_blocks_keep();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     sigemptyset(&mask);
     sigaddset(&mask, SIGCHLD);

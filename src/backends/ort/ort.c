@@ -200,6 +200,7 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
     SET(SetSessionGraphOptimizationLevel(options, args->level));
     SET(SetIntraOpNumThreads(options, args->threads));
     SET(SetInterOpNumThreads(options, 1));
+    if (args->idle) SET(AddSessionConfigEntry(options, "session.intra_op.allow_spinning", "0"));
     if (ort->deterministic) SET(SetDeterministicCompute(options, 1));
     if (ort->disable != NULL) {
         SET(AddSessionConfigEntry(options, "optimization.disable_specified_optimizers",
@@ -355,12 +356,15 @@ static plumb_status ort_compile(void *self, const plumb_source *source, void **p
     p->source = *source;
     p->threads = ort->threads >= 0 ? ort->threads : source->threads;
     if (source->path != NULL) p->folder = pl_path_dirname(source->path);
-    const pl_ort_session_args args = { .onnx = source->onnx,
-                                       .n_onnx = source->n_onnx,
-                                       .path = source->path,
-                                       .level = ort->level,
-                                       .threads = p->threads };
-    PL_TRY_GOTO(done, st, pl_ort_session_new(ort, &args, &p->session, err));
+    pl_ort_session_args args = { .onnx = source->onnx,
+                                 .n_onnx = source->n_onnx,
+                                 .path = source->path,
+                                 .level = ort->level,
+                                 .threads = p->threads,
+                                 .idle = source->record != 0 };
+    PL_TRY_GOTO(done, st,
+                source->record != 0 ? pl_ort_record_compile(p, &args, err)
+                                    : pl_ort_session_new(ort, &args, &p->session, err));
     PL_TRY_GOTO(done, st, read_output_kinds(p, err));
     if (source->record != 0) {
         pl_err trouble = PL_ERR_INIT;

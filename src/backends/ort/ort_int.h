@@ -29,6 +29,7 @@ typedef struct pl_ort_session_args {
         *weights; /* name of a file beside save_to for its weights; NULL = within the model */
     int level;
     int threads;
+    bool idle;           /* threads sleep between operators instead of spinning */
     const char *profile; /* where ORT writes its profile (a prefix); NULL = nowhere */
 } pl_ort_session_args;
 
@@ -68,6 +69,7 @@ pl_status pl_ort_outputs_read(const pl_ort_program *p, void *const *values, pl_d
                               pl_err *err);
 
 /* ort_record.c */
+pl_status pl_ort_record_compile(pl_ort_program *p, pl_ort_session_args *args, pl_err *err);
 pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
 pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 void pl_ort_record_release(pl_ort_program *p);

@@ -87,11 +87,17 @@ static void put_output(pl_buf *buf, const char *name) {
 }
 
 /* Opens a session of `bytes` with these values as extra outputs. */
-static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level,
+static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
                               const pl_ort_watch *watched, size_t n_watched, void **out,
                               pl_err *err) {
     pl_buf onnx = PL_BUF_INIT;
-    pl_buf_append(&onnx, bytes.data, bytes.n_bytes);
+    const bool own = p->split.n_bytes > 0 && bytes.data == (const uint8_t *)p->split.data;
+    if (own) { /* weights are large: use the buffer itself, and give it back as it was */
+        onnx = p->split;
+        p->split = (pl_buf)PL_BUF_INIT;
+    } else {
+        pl_buf_append(&onnx, bytes.data, bytes.n_bytes);
+    }
     for (size_t i = 0; i < n_watched; i++) {
         if (!is_output(p, watched[i].name)) put_output(&onnx, watched[i].name);
     }
@@ -100,10 +106,16 @@ static pl_status open_showing(const pl_ort_program *p, pl_bytes bytes, int level
                                        .n_onnx = onnx.n_bytes,
                                        .folder = is_saved ? p->saved_folder : p->folder,
                                        .level = level,
-                                       .threads = p->threads };
+                                       .threads = p->threads,
+                                       .idle = true };
     const pl_status st = pl_buf_ok(&onnx) ? pl_ort_session_new(p->ort, &args, out, err)
                                           : pl_fail_memory(err, bytes.n_bytes);
-    pl_buf_release(&onnx);
+    if (own && pl_buf_ok(&onnx)) {
+        onnx.n_bytes = bytes.n_bytes;
+        p->split = onnx;
+    } else {
+        pl_buf_release(&onnx);
+    }
     return st;
 }
 
@@ -123,10 +135,32 @@ static pl_status save_optimised(pl_ort_program *p, const char *file, bool apart,
     return pl_file_map_open(file, &p->saved, err);
 }
 
+/* Compiles the model and saves the graph that was made of it in one go: folding weights twice costs
+ * more than many runs. A graph that cannot be saved is left to load_optimised. */
+pl_status pl_ort_record_compile(pl_ort_program *p, pl_ort_session_args *args, pl_err *err) {
+    char *dir = NULL;
+    PL_TRY(pl_dir_temporary(&dir, err));
+    char *file = pl_path_join(dir, "optimized.onnx");
+    args->save_to = p->ort->weights_apart ? NULL : file;
+    pl_status st =
+        file == NULL ? pl_fail_memory(err, 1) : pl_ort_session_new(p->ort, args, &p->session, err);
+    const bool saved = args->save_to != NULL && st == PL_OK;
+    if (st == PL_E_BACKEND && args->save_to != NULL) {
+        args->save_to = NULL;
+        st = pl_ort_session_new(p->ort, args, &p->session, err);
+    }
+    if (saved) st = pl_file_map_open(file, &p->saved, err);
+    args->save_to = NULL;
+    pl_dir_remove(dir, NULL);
+    pl_free(dir);
+    pl_free(file);
+    return st;
+}
+
 /* A protobuf message has at most 2 GB, and the optimised graph may have more weights than the model
  * (half floats become floats): then they are saved in a file of their own, which lives as long as
  * the program. */
-static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
+static pl_status save_apart_or_within(pl_ort_program *p, bool *apart_out, pl_err *err) {
     char *dir = NULL;
     bool apart = p->ort->weights_apart;
     PL_TRY(pl_dir_temporary(&dir, err));
@@ -145,15 +179,21 @@ static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
     }
     pl_free(dir);
     pl_free(file);
-    PL_TRY(st);
+    *apart_out = apart;
+    return st;
+}
+
+static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
+    bool apart = false;
+    if (p->saved == NULL) PL_TRY(save_apart_or_within(p, &apart, err));
     const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
     return pl_model_read_bytes(bytes, p->saved, apart ? p->saved_folder : p->folder,
                                "the graph that ort optimised", &p->graph, err);
 }
 
 /* Tries all values at once; if ORT refuses some (unknown type), bisects to find them. */
-static pl_status keep_showable(const pl_ort_program *p, pl_bytes bytes, pl_ort_watch *watched,
-                               size_t n, size_t *n_kept, pl_err *err) {
+static pl_status keep_showable(pl_ort_program *p, pl_bytes bytes, pl_ort_watch *watched, size_t n,
+                               size_t *n_kept, pl_err *err) {
     void *session = NULL;
     *n_kept = 0;
     if (n == 0) return PL_OK;
@@ -387,16 +427,15 @@ static size_t pick_wanted(const plumb_hook *hook, const pl_ort_watch *all, size_
  * its graph and keeps them to the end, so each group needs a session of its own. */
 static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, pl_err *err) {
     plumb_record_info *info = g->args->record;
-    const pl_ort_program *p = g->p;
-    const pl_bytes bytes = recorded_graph(p);
+    pl_ort_program *p = g->p;
     size_t done = 0;
     do {
         const size_t size = next_group(g, wanted + done, n - done, g->args->memory_limit);
         const bool all = g->args->memory_limit == 0 || size == p->n_watched;
         void *own = NULL;
         if (!all) {
-            drop_watch_session(g->p); /* it holds another copy of the weights */
-            PL_TRY(open_showing(p, bytes, 0, wanted + done, size, &own, err));
+            drop_watch_session(p); /* it holds another copy of the weights */
+            PL_TRY(open_showing(p, recorded_graph(p), 0, wanted + done, size, &own, err));
         }
         const pl_status st =
             run_group(g, own != NULL ? own : p->watch_session, wanted + done, size, err);

@@ -199,7 +199,9 @@ static pl_status read_tensor(const pl_ort_env *ort, void *value, pl_datum **out,
     return pl_datum_of_tensor_take(t, out, err);
 }
 
-static pl_status read_sequence(const pl_ort_env *ort, void *value, pl_datum **out, pl_err *err) {
+/* Also a map, which is a sequence of two tensors of their own types: its keys, its values. */
+static pl_status read_sequence(const pl_ort_env *ort, void *value, bool map, pl_datum **out,
+                               pl_err *err) {
     size_t n = 0;
     ORT_TRY(GetValueCount(value, &n), "read a sequence");
     pl_datum **items = pl_calloc(n + 1, sizeof(pl_datum *));
@@ -213,7 +215,8 @@ static pl_status read_sequence(const pl_ort_env *ort, void *value, pl_datum **ou
     }
     if (st == PL_OK) {
         st = pl_datum_new_sequence(n > 0 ? items[0]->kind : PL_TYPE_TENSOR,
-                                   n > 0 ? items[0]->elem_dtype : PL_UNDEFINED, items, n, out, err);
+                                   n > 0 && !map ? items[0]->elem_dtype : PL_UNDEFINED, items, n,
+                                   out, err);
     }
     for (size_t i = 0; items != NULL && i < n; i++)
         pl_datum_unref(items[i]);
@@ -241,8 +244,8 @@ pl_status pl_ort_value_read(const pl_ort_env *ort, void *value, bool optional, p
     ORT_TRY(GetValueType(value, &type), "read a value's type");
     if (type == PL_ORT_TENSOR) {
         PL_TRY(read_tensor(ort, value, &d, err));
-    } else if (type == PL_ORT_SEQUENCE) {
-        PL_TRY(read_sequence(ort, value, &d, err));
+    } else if (type == PL_ORT_SEQUENCE || type == PL_ORT_MAP) {
+        PL_TRY(read_sequence(ort, value, type == PL_ORT_MAP, &d, err));
     } else {
         return pl_fail(err, PL_E_UNSUPPORTED,
                        "ort returned a value that is neither a tensor nor a sequence (type %d)",

@@ -6,7 +6,7 @@
 #include "tensor/datum.h"
 
 /* ONNXType of the C API. */
-enum { PL_ORT_TENSOR = 1, PL_ORT_SEQUENCE = 2, PL_ORT_OPTIONAL = 6 };
+enum { PL_ORT_TENSOR = 1, PL_ORT_SEQUENCE = 2, PL_ORT_MAP = 3, PL_ORT_OPTIONAL = 6 };
 
 typedef struct pl_ort_env {
     pl_ort_api api;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/blocks.h"
 #include "base/clock.h"
 #include "base/count.h"
 #include "base/file.h"
@@ -162,7 +163,8 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     x->accuracy.precision =
         pl_model_precision(x->replayed, &x->accuracy.flips, &x->accuracy.floats);
     if (x->recording == NULL && o->reuse == NULL && !o->advise)
-        PL_TRY(pl_two_sides_check(backend_spec(x), x->model, reference_spec(x), x->replayed, err));
+        PL_TRY(pl_two_sides_check(backend_spec(x), x->model, reference_spec(x), x->replayed, true,
+                                  err));
     pl_session *s = x->session;
     pl_hash128 hash;
     char hex[PL_HASH128_HEX];
@@ -676,6 +678,7 @@ pl_status pl_analyze(plumb_model *m, const plumb_analyze_options *options, pl_se
                      pl_err *err) {
     analyses all = { .arena = pl_arena_new(), .lines = PL_BUF_INIT };
     pl_status st = all.arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    pl_blocks_keep();
     if (st == PL_OK) st = run_samples(&all, m, options, err);
     if (st == PL_OK) st = copy_session(&all, out, err);
     pl_buf_release(&all.lines);
@@ -684,5 +687,6 @@ pl_status pl_analyze(plumb_model *m, const plumb_analyze_options *options, pl_se
         analysis_release(&all.of[i]);
     pl_model_free(all.original);
     pl_arena_free(all.arena);
+    pl_blocks_release();
     return st;
 }

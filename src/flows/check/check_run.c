@@ -167,7 +167,7 @@ static pl_status prepare(pl_check_run *r, pl_err *err) {
     if (o->mode != PLUMB_CHECK_NONE && r->recording == NULL && one_type)
         PL_TRY(pl_two_sides_check(
             r->spec, r->m->model, r->reference_spec,
-            r->reference_model == NULL ? r->m->model : r->reference_model->model, err));
+            r->reference_model == NULL ? r->m->model : r->reference_model->model, true, err));
     const pl_prepare_options prepare = { .transform = { .eval = o->context->eval,
                                                         .amp = o->context->amp },
                                          .backward = o->context->backward != 0,

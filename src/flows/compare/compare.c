@@ -180,7 +180,7 @@ static pl_status check_sides(const comparison *c, pl_err *err) {
     if (!c->side[0].is_model || !c->side[1].is_model) return PL_OK;
     return pl_two_sides_check(pl_backend_spec_or_default(o->backend), c->side[0].model->model,
                               pl_backend_spec_or_default(o->reference), c->side[1].model->model,
-                              err);
+                              true, err);
 }
 
 /* Raw element files take type and shape from the value of the same name. */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/backend.h"
 #include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/array.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backends/backend.h"
 #include "backends/spec.h"
 #include "base/alloc.h"
 #include "base/file.h"
@@ -458,7 +459,7 @@ pl_status pl_minify_query(const plumb_model *model, const plumb_minify_options *
     pl_minified *r = NULL;
     pl_status st = start(&j, model, options, err);
     if (st == PL_OK && j.options.backend != NULL) /* judged by eager */
-        st = pl_two_sides_check(j.options.backend, model->model, "eager", model->model, err);
+        st = pl_two_sides_check(j.options.backend, model->model, "eager", model->model, false, err);
     if (st == PL_OK) st = prepare(&j, &state, err);
     if (st == PL_OK) st = pl_oracle_learn(j.m.oracle, state, &answer, err);
     if (st == PL_OK) st = result_new(&r, err);

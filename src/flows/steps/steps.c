@@ -232,7 +232,7 @@ pl_status pl_steps_prepare(pl_steps *s, bool alone, pl_err *err) {
     if (alone) return side_open(s, &s->a, true, err);
     PL_TRY(open_reference(s, &spec_b, err));
     plumb_model *other = s->reference_model == NULL ? s->m : s->reference_model;
-    PL_TRY(pl_two_sides_check(spec_a, s->m->model, spec_b, other->model, err));
+    PL_TRY(pl_two_sides_check(spec_a, s->m->model, spec_b, other->model, true, err));
     s->b = (pl_steps_side){ .who = "the reference",
                             .spec = spec_for_steps(spec_b),
                             .model = other->model,

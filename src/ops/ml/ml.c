@@ -1,8 +1,8 @@
 /* Classic machine learning (ai.onnx.ml): features in and out. Linear models and support vector
  * machines are in ml_linear.c, tables in ml_encode.c, trees in ml_tree.c.
  *
- * ZipMap, DictVectorizer and CastMap have no row: they need maps, which plumb does not support as
- * values. */
+ * DictVectorizer and CastMap have no row: they take maps, and plumb has no input files for these.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -352,6 +352,13 @@ const pl_op_def pl_ops_ml[] = {
       .attrs = PL_ATTRS(PL_A_LIST("offset", FLOATS), PL_A_LIST("scale", FLOATS)),
       .infer = float_like_first, .eval = scaler_eval, .grad = pl_grad_scaler, .bound = pl_scaler_bound, MODEL, .emit = pl_emit_scaler,
       .samples = PL_SAMPLES({ "(float[3,2] x) => (y) { y = ai.onnx.ml.Scaler<offset = [0.5, 1.0], scale = [2.0, 0.5]>(x) }", NULL, 0 }) },
+    { .name = "ZipMap", ML, .since = 1, .flags = PL_OP_OWN_OUT, .in = PL_PORTS({ "X", PL_T(PL_F32), 0 }),
+      .out = PL_PORTS({ "Z", PL_T_ANY, PL_PORT_NOT_TENSOR }),
+      .attrs = PL_ATTRS(PL_A_LIST("classlabels_strings", STRINGS), PL_A_LIST("classlabels_int64s", INTS)),
+      .infer = pl_zip_map_infer, .eval = pl_zip_map_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP,
+      PL_EMIT_BREAK("maps are not tensors"),
+      .samples = PL_SAMPLES({ "(float[2,3] x) => (z) { z = ai.onnx.ml.ZipMap<classlabels_int64s = [9, 3, 5]>(x) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(float[3] x) => (z) { z = ai.onnx.ml.ZipMap<classlabels_strings = [\"b\", \"a\", \"c\"]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
 /* clang-format on */

@@ -1,0 +1,135 @@
+/* Freed blocks of tensors, kept for the next tensor of about that size while somebody wants them.
+ *
+ * Sizes are rounded to eight classes per power of two, so a block is found by its class alone. The
+ * rounding costs addresses, not memory: pages that nothing touches are never filled. */
+#include "base/blocks.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "base/alloc.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define SANITIZED 1
+#endif
+
+enum { SLOTS = 32 };
+
+static const size_t block_min = (size_t)8 << 20; /* smaller ones: malloc keeps them itself */
+static const size_t kept_min = (size_t)64 << 20; /* always allowed */
+
+typedef struct kept {
+    void *p;
+    size_t n_bytes;
+} kept;
+
+static struct {
+    pthread_mutex_t lock;
+    int users;
+    size_t live, peak; /* bytes in use: now, at most */
+    size_t n, total;
+    kept of[SLOTS]; /* oldest first */
+} cache = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* 0 = not a block of its own. */
+static size_t class_of(size_t n_bytes) {
+#ifdef SANITIZED
+    return 0; /* a sanitizer must see every use of freed memory */
+#else
+    if (n_bytes < block_min || n_bytes > SIZE_MAX / 4) return 0;
+    size_t step = block_min / 8;
+    while (step * 16 < n_bytes)
+        step *= 2;
+    return (n_bytes + step - 1) / step * step;
+#endif
+}
+
+static void drop_oldest(void) {
+    munmap(cache.of[0].p, cache.of[0].n_bytes);
+    cache.total -= cache.of[0].n_bytes;
+    cache.n--;
+    for (size_t i = 0; i < cache.n; i++)
+        cache.of[i] = cache.of[i + 1];
+}
+
+static void *take(size_t n_bytes) {
+    void *p = NULL;
+    pthread_mutex_lock(&cache.lock);
+    cache.live += n_bytes;
+    if (cache.live > cache.peak) cache.peak = cache.live;
+    for (size_t i = cache.n; i-- > 0 && p == NULL;) { /* the newest may still be in a cache */
+        if (cache.of[i].n_bytes != n_bytes) continue;
+        p = cache.of[i].p;
+        cache.total -= n_bytes;
+        cache.n--;
+        for (size_t k = i; k < cache.n; k++)
+            cache.of[k] = cache.of[k + 1];
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return p;
+}
+
+static bool give(void *p, size_t n_bytes) {
+    pthread_mutex_lock(&cache.lock);
+    cache.live -= n_bytes;
+    const size_t kept_max = cache.peak / 2 > kept_min ? cache.peak / 2 : kept_min;
+    const bool wanted = p != NULL && cache.users > 0 && n_bytes <= kept_max;
+    while (wanted && (cache.n == SLOTS || cache.total + n_bytes > kept_max))
+        drop_oldest();
+    if (wanted) {
+        cache.of[cache.n++] = (kept){ p, n_bytes };
+        cache.total += n_bytes;
+    }
+    pthread_mutex_unlock(&cache.lock);
+    return wanted;
+}
+
+void *pl_block_alloc(size_t n_bytes) {
+    const size_t whole = class_of(n_bytes);
+    if (whole == 0) return pl_aligned_alloc(64, n_bytes);
+    if (!pl_may_allocate(n_bytes)) return NULL;
+    void *p = take(whole);
+    if (p != NULL) return p;
+    p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p != MAP_FAILED) return p;
+    (void)give(NULL, whole);
+    return NULL;
+}
+
+void pl_block_free(void *p, size_t n_bytes) {
+    const size_t whole = class_of(n_bytes);
+    if (p == NULL) return;
+    if (whole == 0)
+        pl_free(p);
+    else if (!give(p, whole))
+        munmap(p, whole);
+}
+
+void pl_blocks_keep(void) {
+    pthread_mutex_lock(&cache.lock);
+    cache.users++;
+    pthread_mutex_unlock(&cache.lock);
+}
+
+void pl_blocks_release(void) {
+    pthread_mutex_lock(&cache.lock);
+    if (--cache.users == 0) {
+        while (cache.n > 0)
+            drop_oldest();
+        cache.peak = cache.live;
+    }
+    pthread_mutex_unlock(&cache.lock);
+}
+
+size_t pl_blocks_kept(void) {
+    pthread_mutex_lock(&cache.lock);
+    const size_t total = cache.total;
+    pthread_mutex_unlock(&cache.lock);
+    return total;
+}
