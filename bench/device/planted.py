@@ -256,14 +256,15 @@ def part(results, command):
     n, visible, innocents = summary(results)
     groups = {}
     for r, what, _ in results:
-        row = groups.setdefault(group_of(r), [0, 0, []])
+        row = groups.setdefault(group_of(r), [0, 0, [], []])
         row[0] += what not in ("invisible", "small", "failed")
         row[1] += what == "found"
         row[2].append(r.get("size", 0))
+        row[3].append(r.get("factor", 1))
     text = [f"`{command}`: {len(results)} faults, " + ", ".join(f"{v} {k}" for k, v in sorted(n.items())) + f". Visible {visible}, named first {n.get('found', 0)}; "
             f"**innocents named: {innocents}**; Erf, a real bug of the shader, named beside them {sum(r.get('n_erf', 0) for r, _, _ in results)} times.", "",
-            "| fault | visible | named first | sizes (median, largest) |", "|---|--:|--:|---|"]
-    text += [f"| {k} | {a} | {b} | {f'{np.median(s):.2g}, {max(s):.2g}' if max(s) else ''} |" for k, (a, b, s) in sorted(groups.items())]
+            "| fault | visible | named first | x (median, largest) | what the profile allows: times (median, largest) |", "|---|--:|--:|---|---|"]
+    text += [f"| {k} | {a} | {b} | " + (f"{np.median(s):.2g}, {max(s):.2g} | {np.median(f):.3g}, {max(f):.3g} |" if max(s) else " | |") for k, (a, b, s, f) in sorted(groups.items())]
     bad = [f"- {r['model']} {r['kind']} at {r['planted']} `{r['value']}`" + (f", x {r['size']:.2g}" if "size" in r else "") +
            f": {what}; {r.get('named') or r.get('error', 'nobody')} was named, q {r.get('q')}, {i} innocent"
            for r, what, i in results if i or what not in ("found", "invisible", "small")]
