@@ -9,6 +9,7 @@
 #include "backends/confine.h"
 #include "backends/guard/guard.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/file_fault.h"
 #include "base/hash.h"
 #include "base/nearest.h"
@@ -51,6 +52,7 @@ struct pl_program {
     pl_buf onnx;
     pl_file_map *map;
     pl_hash128 onnx_hash;
+    pl_run_times times; /* of the last run */
 };
 
 /* ---- opening ---- */
@@ -510,14 +512,22 @@ static pl_status hash_inputs(const plumb_run_args *args, pl_hash128 *out, pl_err
     return PL_OK;
 }
 
+pl_run_times pl_program_times(const pl_program *p) {
+    return p == NULL ? (pl_run_times){ 0, 0 } : p->times;
+}
+
 static pl_status run_here(pl_program *p, const plumb_run_args *args, pl_err *err) {
     const plumb_backend *v = p->backend->vtable;
     const bool own = p->source.graph != NULL;
     pl_hash128 before = { 0, 0 }, after = { 0, 0 };
     if (!own) PL_TRY(hash_inputs(args, &before, err));
+    const int64_t start = pl_clock_ns();
     PL_TRY(v->run(p->program, args, err));
+    const int64_t submitted = pl_clock_ns();
     if (v->synchronize != NULL) {
         PL_TRY(v->synchronize(p->program, err));
+        p->times =
+            (pl_run_times){ (uint64_t)(submitted - start), (uint64_t)(pl_clock_ns() - submitted) };
     }
     PL_TRY(pl_file_fault_check(err));
     if (own) return PL_OK;
@@ -530,7 +540,9 @@ static pl_status run_here(pl_program *p, const plumb_run_args *args, pl_err *err
 
 pl_status pl_program_run_args(pl_program *p, const plumb_run_args *args, pl_err *err) {
     p->backend->failure = (pl_failure){ 0 };
-    if (p->child != NULL) return pl_guard_child_run(p->child, args, &p->backend->failure, err);
+    p->times = (pl_run_times){ 0, 0 };
+    if (p->child != NULL)
+        return pl_guard_child_run(p->child, args, &p->times, &p->backend->failure, err);
     return run_here(p, args, err);
 }
 

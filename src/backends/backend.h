@@ -102,6 +102,13 @@ size_t pl_program_hooks(const pl_program *program); /* number of recordable valu
  * references afterwards, also on failure. */
 pl_status pl_program_run(pl_program *program, pl_datum *const *in, pl_datum **out, pl_err *err);
 
+/* How long the last run took to hand its work to the device, and to wait for the device and copy
+ * the outputs. Both 0 for a backend whose run() waits itself. */
+typedef struct pl_run_times {
+    uint64_t submit_ns, wait_ns;
+} pl_run_times;
+pl_run_times pl_program_times(const pl_program *program);
+
 typedef struct pl_record_args {
     size_t mode;            /* index into record_modes */
     const plumb_hook *hook; /* required */

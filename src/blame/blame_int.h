@@ -39,6 +39,16 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
  * against a run in the model's own precision, if that has the same shape and elements. */
 pl_status pl_excuse_shape(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                           const pl_tensor *a, pl_local_error *e, const char **excuse, pl_err *err);
+/* excuse_bias.c */
+/* A node with a float bias between dequantised inputs, which a runtime may quantise. */
+bool pl_bias_is_quantised(const pl_node *node);
+/* Rounds that bias as a runtime does. Call it when all inputs of the node are available. */
+pl_status pl_bias_round(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err);
+/* The node whose bias was rounded with a hidden scale of a segment that is to blame; or NULL. */
+const pl_node *pl_bias_misled(const pl_blaming *j, const pl_segment *segment);
+/* Replays the segment with that bias fitted to `a`, the run's result. */
+pl_status pl_bias_replay_fitted(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                                const pl_tensor *a, pl_replay **out, pl_err *err);
 /* Puts the run's values at the edge of the segment; blame's replay may have freed some. */
 pl_status pl_blaming_put_edges(pl_blaming *j, pl_replay *r, const pl_segment *segment, pl_err *err);
 /* For an integer output of an operator that selects elements: are the selected elements as good as

@@ -21,6 +21,7 @@ typedef enum excuse_bits {
     NATIVE = 16,
     WIDE_CASTS = 32,      /* a Cast to low precision passes its input through, */
     OTHERWISE = 128,      /* the other reading where ONNX is ambiguous */
+    FITTED_BIAS = 256,    /* a float bias rounded with a scale that is to blame */
     WIDE_DATA_CASTS = 64, /* but not for constants, which were folded and rounded */
 } excuse_bits;
 
@@ -135,26 +136,17 @@ static bool has_wide_folding(const pl_blaming *j, const pl_segment *segment,
     return has_wide(j, segment, value) && has_folding(j, segment, value);
 }
 
-static const pl_node *producer_of(const pl_node *node, uint32_t i) {
-    return i < node->n_in && node->in[i] != NULL ? node->in[i]->producer : NULL;
-}
-
-/* A node with a float bias between dequantised inputs: x, w from DequantizeLinear. */
-static bool has_quantised_bias(const pl_node *node) {
-    const pl_node *x = producer_of(node, 0), *w = producer_of(node, 1);
-    if (node->n_in < 3 || node->in[2] == NULL || x == NULL || w == NULL) return false;
-    if (pl_node_has_flag(producer_of(node, 2), PL_OP_DEQUANTIZE)) {
-        return false; /* quantised in the model itself */
-    }
-    return pl_node_has_flag(x, PL_OP_DEQUANTIZE) && pl_node_has_flag(w, PL_OP_DEQUANTIZE);
-}
-
 static bool has_bias(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     (void)j;
     (void)value;
     for (size_t i = 0; i < segment->n_nodes; i++)
-        if (has_quantised_bias(segment->nodes[i])) return true;
+        if (pl_bias_is_quantised(segment->nodes[i])) return true;
     return false;
+}
+
+static bool has_misled_bias(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    (void)value;
+    return pl_bias_misled(j, segment) != NULL;
 }
 
 static bool has_open(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
@@ -173,6 +165,7 @@ static const excuse_row rows[] = {
     { "a low-precision copy of an input", ALLOW_INPUTS, has_copies },
     { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding },
     { "bias quantised by the runtime", QUANTISED_BIAS, has_bias },
+    { "bias quantised with a scale that is to blame", FITTED_BIAS, has_misled_bias },
     { "computed wider than declared", WIDE_CASTS, has_wide },
     { "computed wider than declared, except for weights", WIDE_DATA_CASTS, has_wide },
     { "computed wider than declared, weights rounded after folding",
@@ -278,81 +271,6 @@ static pl_status put_weights(pl_replay *r, const pl_segment *segment, pl_err *er
     return PL_OK;
 }
 
-/* The scale of a DequantizeLinear, from the replay or from the model; NULL when it is not
- * known. */
-static const pl_tensor *scale_tensor(const pl_replay *r, const pl_node *dequantize) {
-    const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
-    if (scale == NULL) return NULL;
-    const pl_datum *d = pl_replay_get(r, scale);
-    if (d != NULL && d->kind == PL_TYPE_TENSOR) return d->tensor;
-    return scale->init;
-}
-
-/* Element i of a per-channel scale, or the single one; 0 when there is none. */
-static double scale_at(const pl_tensor *scale, int64_t i, int64_t n) {
-    if (scale == NULL || scale->n_elements == 0) return 0;
-    return fabs(pl_tensor_get_f64(scale, scale->n_elements == n ? i : 0));
-}
-
-/* Scales outside the segment: computed from constants, or from the run's values. */
-static pl_status fetch_scale(pl_blaming *j, pl_replay *r, const pl_node *dequantize, pl_err *err) {
-    const pl_value *scale = dequantize->n_in > 1 ? dequantize->in[1] : NULL;
-    pl_segment segment;
-    if (scale == NULL || scale->init != NULL || pl_replay_get(r, scale) != NULL) return PL_OK;
-    if (j->a->has(j->a->ctx, scale)) return put_edge(j, r, scale, 0, err);
-    PL_TRY(pl_segment_find(&j->segmenter, scale, j->out->arena, &segment, err));
-    for (size_t i = 0; i < segment.n_inputs; i++)
-        PL_TRY(put_edge(j, r, segment.inputs[i], 0, err));
-    for (size_t i = 0; i < segment.n_nodes; i++)
-        PL_TRY(pl_replay_node(r, segment.nodes[i], err));
-    return PL_OK;
-}
-
-/* b rounded to whole steps of s_x s_w, with a bound of one step where two are nearly equally
- * close. */
-static pl_status quantise_bias(const pl_replay *r, const pl_node *node, const pl_tensor *bias,
-                               pl_tensor **value, pl_tensor **bound, pl_err *err) {
-    const pl_tensor *sx = scale_tensor(r, producer_of(node, 0));
-    const pl_tensor *sw = scale_tensor(r, producer_of(node, 1));
-    PL_TRY(pl_tensor_cast(bias, PL_F64, value, err));
-    PL_TRY(pl_tensor_cast(bias, PL_F64, bound, err));
-    double *b = (*value)->data, *e = (*bound)->data;
-    const int64_t n = bias->n_elements;
-    for (int64_t i = 0; i < n; i++) {
-        const double step = scale_at(sx, 0, 1) * scale_at(sw, i, n), steps = b[i] / step;
-        e[i] = 0;
-        if (!(step > 0) || !(fabs(steps) < 0x1p31)) continue;
-        const double away = 0.5 - fabs(steps - nearbyint(steps)), unsure = 0x1p-22 * fabs(steps);
-        b[i] = nearbyint(steps) * step;
-        e[i] = 0x1p-23 * fabs(b[i]) + (away <= unsure ? step : 0);
-    }
-    return PL_OK;
-}
-
-/* A bias that the runtime quantised to int32 with scale s_x s_w: its value is known. Called when
- * all inputs of the node are available. */
-static pl_status round_bias(pl_blaming *j, pl_replay *r, const pl_node *node, pl_err *err) {
-    const pl_value *bias = node->in[2];
-    PL_TRY(fetch_scale(j, r, producer_of(node, 0), err));
-    PL_TRY(fetch_scale(j, r, producer_of(node, 1), err));
-    const pl_datum *there = pl_replay_get(r, bias);
-    const pl_tensor *from = there == NULL                   ? bias->init
-                            : there->kind == PL_TYPE_TENSOR ? there->tensor
-                                                            : NULL;
-    pl_tensor *value = NULL, *bound = NULL;
-    pl_datum *d = NULL;
-    pl_status st = PL_OK;
-    if (from == NULL) return PL_OK;
-    PL_TRY_GOTO(done, st, quantise_bias(r, node, from, &value, &bound, err));
-    PL_TRY_GOTO(done, st, pl_datum_of_tensor_take(pl_tensor_ref(value), &d, err));
-    st = pl_replay_put(r, bias, d, bound, err);
-done:
-    pl_datum_unref(d);
-    pl_tensor_unref(value);
-    pl_tensor_unref(bound);
-    return st;
-}
-
 /* Skips the Cast: its result is its input, with the same bound. */
 static pl_status pass_on(pl_replay *r, const pl_node *cast, pl_err *err) {
     const pl_datum *d = pl_replay_get(r, cast->in[0]);
@@ -380,8 +298,8 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
     if ((bits & FOLDED_WEIGHTS) != 0) PL_TRY(put_weights(*out, segment, err));
     for (size_t i = 0; i < segment->n_nodes; i++) {
         const pl_node *node = segment->nodes[i];
-        if ((bits & QUANTISED_BIAS) != 0 && has_quantised_bias(node)) {
-            PL_TRY(round_bias(j, *out, node, err));
+        if ((bits & QUANTISED_BIAS) != 0 && pl_bias_is_quantised(node)) {
+            PL_TRY(pl_bias_round(j, *out, node, err));
         }
         PL_TRY(pl_replay_node(*out, node, err));
         if (is_passed_on(segment, node, bits)) PL_TRY(pass_on(*out, node, err));
@@ -529,7 +447,9 @@ static pl_status try_row(pl_blaming *j, const excuse_row *row, const pl_segment 
     pl_local_error again;
     pl_status st = PL_OK;
     *helped = false;
-    const bool ran = replay_segment(j, segment, row->bits, &r, &trouble) == PL_OK;
+    const bool ran = ((row->bits & FITTED_BIAS) != 0
+                          ? pl_bias_replay_fitted(j, segment, value, a, &r, &trouble)
+                          : replay_segment(j, segment, row->bits, &r, &trouble)) == PL_OK;
     if (ran && result_of(r, value) != NULL) {
         st = pl_local_error_measure(j->options->pool, a, result_of(r, value),
                                     pl_replay_bound(r, value), pl_blaming_native(j, value, a),

@@ -192,6 +192,9 @@ static pl_status keep_warnings(const run *r, pl_run_result *to, pl_err *err) {
 
 /* Takes the outputs and the names of their files. */
 static pl_status keep_result(run *r, double load_seconds, pl_run_result *to, pl_err *err) {
+    const pl_run_times times = pl_program_times(r->program);
+    to->submit = 1e-9 * (double)times.submit_ns;
+    to->wait = 1e-9 * (double)times.wait_ns;
     to->first = r->seconds[0];
     qsort(r->seconds, r->n_runs, sizeof(double), compare_doubles);
     to->load = load_seconds;

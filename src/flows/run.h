@@ -19,6 +19,7 @@ typedef struct pl_run_result { /* strings and arrays are in the arena */
     pl_datum **out;
     char **files; /* NULL = not written; own strings */
     double load, first, best, median;
+    double submit, wait; /* of the last run; 0 if the backend does not tell them apart */
     size_t n_runs;
     pl_run_node *nodes; /* NULL = not asked for */
     size_t n_nodes;

@@ -37,6 +37,10 @@ void pl_run_put_json(const pl_run_result *r, pl_buf *out) {
     pl_json_put_double(&j, "best_ms", 1e3 * r->best);
     pl_json_put_double(&j, "median_ms", 1e3 * r->median);
     pl_json_put_int(&j, "runs", (int64_t)r->n_runs);
+    if (r->device[0] != '\0' && r->wait > 0) {
+        pl_json_put_double(&j, "submit_ms", 1e3 * r->submit);
+        pl_json_put_double(&j, "wait_ms", 1e3 * r->wait);
+    }
     pl_json_object_end(&j);
     put_warnings(r, &j);
     if (r->device[0] != '\0') pl_json_put_string(&j, "device", r->device);
@@ -122,6 +126,10 @@ void pl_run_put_text(const pl_run_result *r, pl_buf *out) {
     if (r->n_runs > 1) {
         pl_buf_printf(out, ", best of %zu %.2f ms, median %.2f ms", r->n_runs, 1e3 * r->best,
                       1e3 * r->median);
+    }
+    if (r->device[0] != '\0' && r->wait > 0) {
+        pl_buf_printf(out, "; %ssubmit %.2f ms, wait %.2f ms",
+                      r->n_runs > 1 ? "the last one: " : "", 1e3 * r->submit, 1e3 * r->wait);
     }
     pl_buf_putc(out, '\n');
     if (r->nodes != NULL) put_profile(r, out);

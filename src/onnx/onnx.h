@@ -29,6 +29,9 @@ pl_status pl_model_read_function(const pl_model *model, const char *name, pl_mod
  * PATH.data beside it; if that already exists (another model may need it): PL_E_EXISTS. */
 pl_status pl_model_write(const pl_model *model, const char *path, bool external, pl_err *err);
 pl_status pl_model_serialize(const pl_model *model, pl_buf *out, pl_err *err);
+/* Appends "graph { output { name } }" to the bytes of a model, which makes the value an output:
+ * protobuf merges repeated messages. */
+void pl_onnx_put_output(pl_buf *onnx, const char *name);
 
 /* Reads a TypeProto, as in attributes and value infos. */
 pl_status pl_onnx_read_type(pl_model *model, pl_bytes bytes, const pl_type **out, pl_err *err);

@@ -560,3 +560,13 @@ done:
     pl_buf_release(&data_path);
     return st == PL_OK ? st : pl_err_wrap(err, st, "while writing %s", path);
 }
+
+void pl_onnx_put_output(pl_buf *onnx, const char *name) {
+    pl_buf value = PL_BUF_INIT, graph = PL_BUF_INIT;
+    pl_wire_put_string(&value, VALUE_NAME, name);
+    pl_wire_put_bytes(&graph, GRAPH_OUTPUT, pl_buf_str(&value), value.n_bytes);
+    pl_wire_put_bytes(onnx, MODEL_GRAPH, pl_buf_str(&graph), graph.n_bytes);
+    if (!pl_buf_ok(&value) || !pl_buf_ok(&graph)) onnx->failed = true;
+    pl_buf_release(&value);
+    pl_buf_release(&graph);
+}

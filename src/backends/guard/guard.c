@@ -692,8 +692,8 @@ static pl_status take_outputs(const pl_guard_child *c, const plumb_run_args *arg
     return PL_OK;
 }
 
-pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_failure *failure,
-                             pl_err *err) {
+pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_run_times *times,
+                             pl_failure *failure, pl_err *err) {
     pl_guard_msg m, reply;
     pl_guard_msg_init(&m, PL_MSG_RUN);
     m.run.guard_limit = c->memory_limit;
@@ -713,6 +713,7 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_f
         }
     }
     st = reply_status(c, &reply, PL_MSG_RAN, err);
+    if (st == PL_OK) *times = (pl_run_times){ reply.ran.submit_ns, reply.ran.wait_ns };
     if (st == PL_OK) st = take_outputs(c, args, &reply, err);
     pl_guard_msg_close(&reply);
     return st;

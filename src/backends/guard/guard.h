@@ -50,8 +50,8 @@ pl_status pl_guard_child_supports(pl_guard_child *child, const char *domain, con
                                   int opset, int *answer, pl_failure *failure, pl_err *err);
 pl_status pl_guard_child_compile(pl_guard_child *child, const plumb_source *source, size_t *n_hooks,
                                  pl_failure *failure, pl_err *err);
-pl_status pl_guard_child_run(pl_guard_child *child, const plumb_run_args *args, pl_failure *failure,
-                             pl_err *err);
+pl_status pl_guard_child_run(pl_guard_child *child, const plumb_run_args *args, pl_run_times *times,
+                             pl_failure *failure, pl_err *err);
 /* The bytes live until the child is freed. */
 pl_status pl_guard_child_executed(pl_guard_child *child, pl_bytes *onnx, pl_failure *failure,
                                   pl_err *err);

@@ -236,12 +236,15 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
                      pl_backend_name(c->backend), n_out, n_out == 1 ? "" : "s");
     }
     if (st == PL_OK) st = write_outputs(c, out, reply, err);
+    const pl_run_times times = pl_program_times(c->program);
     reply->ran = (pl_msg_ran){ .n_values = info.n_values,
                                .n_seen = info.n_seen,
                                .n_hidden = info.n_hidden,
                                .n_disturbed = info.n_disturbed,
                                .n_runs = info.n_runs,
-                               .differs = (uint64_t)(info.differs != 0) };
+                               .differs = (uint64_t)(info.differs != 0),
+                               .submit_ns = times.submit_ns,
+                               .wait_ns = times.wait_ns };
     for (size_t i = 0; out != NULL && i < n_out; i++)
         pl_datum_unref(out[i]);
     pl_free(data);

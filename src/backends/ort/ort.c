@@ -319,6 +319,7 @@ pl_status pl_ort_outputs_read(const pl_ort_program *p, void *const *values, pl_d
 static void ort_free(void *program) {
     pl_ort_program *p = program;
     if (p == NULL) return;
+    pl_ort_bind_release(p);
     pl_ort_record_release(p);
     if (p->session != NULL) p->ort->env.api.ReleaseSession(p->session);
     pl_free(p->optional);
@@ -327,10 +328,24 @@ static void ort_free(void *program) {
     pl_free(p);
 }
 
+/* Can an output of this type be bound to a device? Strings cannot. */
+static bool is_bindable(const pl_ort_api *api, void *type_info, int kind) {
+    enum { STRING = 8 };
+    void *tensor = NULL;
+    int type = STRING;
+    if (kind != PL_ORT_TENSOR ||
+        pl_ort_check(api, api->CastTypeInfoToTensorInfo(type_info, &tensor), "", NULL) != PL_OK ||
+        tensor == NULL)
+        return false;
+    return pl_ort_check(api, api->GetTensorElementType(tensor, &type), "", NULL) == PL_OK &&
+           type != STRING;
+}
+
 static pl_status read_output_kinds(pl_ort_program *p, pl_err *err) {
     const pl_ort_api *api = &p->ort->env.api;
     p->optional = pl_calloc(p->source.n_outputs + 1, sizeof(bool));
     if (p->optional == NULL) return pl_fail_memory(err, p->source.n_outputs);
+    p->tensors_only = true;
     for (size_t i = 0; i < p->source.n_outputs; i++) {
         void *info = NULL;
         int kind = 0;
@@ -338,6 +353,7 @@ static pl_status read_output_kinds(pl_ort_program *p, pl_err *err) {
                             "read an output's type", err));
         const pl_status st = pl_ort_check(api, api->GetOnnxTypeFromTypeInfo(info, &kind),
                                           "read an output's type", err);
+        p->tensors_only = p->tensors_only && st == PL_OK && is_bindable(api, info, kind);
         api->ReleaseTypeInfo(info);
         PL_TRY(st);
         p->optional[i] = kind == PL_ORT_OPTIONAL;
@@ -389,6 +405,10 @@ static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_err
     pl_ort_program *p = program;
     pl_err *err = error;
     if (args->hook != NULL) return pl_ort_record(p, args, err);
+    if (pl_ort_bind_wanted(p)) {
+        PL_TRY(pl_ort_bind_submit(p, args, err));
+        return pl_ort_places_keep(p, args, err);
+    }
     void **values = pl_calloc(p->source.n_outputs + 1, sizeof(void *));
     if (values == NULL) return pl_fail_memory(err, p->source.n_outputs);
     pl_status st = pl_ort_session_run(p, p->session, args, p->source.outputs, p->source.n_outputs,
@@ -398,6 +418,10 @@ static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_err
     pl_ort_values_release(p, values, p->source.n_outputs);
     pl_free(values);
     return st;
+}
+
+static plumb_status ort_synchronize(void *program, plumb_error *err) {
+    return pl_ort_bind_wait(program, err);
 }
 
 /* Runs a model of one node, since much of ORT only starts with the first session. With one thread
@@ -491,6 +515,7 @@ const plumb_backend pl_backend_ort = {
     .run = ort_run,
     .record_modes = ort_record_modes,
     .executed = ort_executed,
+    .synchronize = ort_synchronize,
     .free = ort_free,
     .passes = pl_ort_passes,
     .levels = levels,

@@ -34,12 +34,14 @@ typedef void *pl_ort_status; /* NULL is success */
     X(52,  12, FillStringTensor, pl_ort_status, (void *, const char *const *, size_t))                                         \
     X(53,  12, GetStringTensorDataLength, pl_ort_status, (void *, size_t *))                                                   \
     X(54,  12, GetStringTensorContent, pl_ort_status, (void *, void *, size_t, size_t *, size_t))                              \
+    X(55,  12, CastTypeInfoToTensorInfo, pl_ort_status, (void *, void **))                                                     \
     X(56,  12, GetOnnxTypeFromTypeInfo, pl_ort_status, (void *, int *))                                                        \
     X(60,  12, GetTensorElementType, pl_ort_status, (void *, int *))                                                           \
     X(61,  12, GetDimensionsCount, pl_ort_status, (void *, size_t *))                                                          \
     X(62,  12, GetDimensions, pl_ort_status, (void *, int64_t *, size_t))                                                      \
     X(65,  12, GetTensorTypeAndShape, pl_ort_status, (void *, void **))                                                        \
     X(67,  12, GetValueType, pl_ort_status, (void *, int *))                                                                   \
+    X(68,  12, CreateMemoryInfo, pl_ort_status, (const char *, int, int, int, void **))                                        \
     X(69,  12, CreateCpuMemoryInfo, pl_ort_status, (int, int, void **))                                                        \
     X(76,  12, AllocatorFree, pl_ort_status, (void *, void *))                                                                 \
     X(78,  12, GetAllocatorWithDefaultOptions, pl_ort_status, (void **))                                                       \
@@ -58,6 +60,12 @@ typedef void *pl_ort_status; /* NULL is success */
     X(125, 12, GetAvailableProviders, pl_ort_status, (char ***, int *))                                                        \
     X(126, 12, ReleaseAvailableProviders, pl_ort_status, (char **, int))                                                       \
     X(130, 12, AddSessionConfigEntry, pl_ort_status, (void *, const char *, const char *))                                     \
+    X(133, 12, RunWithBinding, pl_ort_status, (void *, void *, void *))                                                        \
+    X(134, 12, CreateIoBinding, pl_ort_status, (void *, void **))                                                              \
+    X(135, 12, ReleaseIoBinding, void, (void *))                                                                               \
+    X(136, 12, BindInput, pl_ort_status, (void *, const char *, void *))                                                       \
+    X(138, 12, BindOutputToDevice, pl_ort_status, (void *, const char *, void *))                                              \
+    X(140, 12, GetBoundOutputValues, pl_ort_status, (void *, void *, void ***, size_t *))                                      \
     X(170, 12, SessionOptionsAppendExecutionProvider_TensorRT_V2, pl_ort_status, (void *, void *))                             \
     X(171, 12, CreateTensorRTProviderOptions, pl_ort_status, (void **))                                                        \
     X(174, 12, ReleaseTensorRTProviderOptions, void, (void *))                                                                 \
@@ -66,7 +74,8 @@ typedef void *pl_ort_status; /* NULL is success */
     X(205, 12, CreateCUDAProviderOptions, pl_ort_status, (void **))                                                            \
     X(208, 12, ReleaseCUDAProviderOptions, void, (void *))                                                                     \
     X(216, 12, SessionOptionsAppendExecutionProvider, pl_ort_status, (void *, const char *, const char *const *, const char *const *, size_t)) \
-    X(273, 18, SetDeterministicCompute, pl_ort_status, (void *, int))
+    X(273, 18, SetDeterministicCompute, pl_ort_status, (void *, int))                                                          \
+    X(386, 23, CopyTensors, pl_ort_status, (void *, void *const *, void *const *, void *, size_t))
 /* clang-format on */
 
 enum { PL_ORT_MIN = 12, PL_ORT_MAX = 30 }; /* 1.N up to which the table was checked */

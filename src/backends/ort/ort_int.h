@@ -38,7 +38,11 @@ typedef struct pl_ort_program {
     plumb_source source; /* names and bytes are borrowed */
     int threads;
     void *session;
-    bool *optional; /* per output: declared optional(...) */
+    bool *optional;    /* per output: declared optional(...) */
+    bool tensors_only; /* every output is a tensor, and none of strings */
+    /* ort_bind.c: a run that was submitted and not waited for */
+    void *binding;
+    const plumb_run_args *pending;
     char *folder;
     /* ort_place.c: "PROVIDER\tOP\tNODE\n", and the inputs of the last plain run, which the profiled
      * run needs */
@@ -74,6 +78,12 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
 pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 void pl_ort_record_release(pl_ort_program *p);
 extern const char *const pl_ort_record_modes[];
+
+/* ort_bind.c: a plain run on a device in two steps. */
+bool pl_ort_bind_wanted(const pl_ort_program *p);
+pl_status pl_ort_bind_submit(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
+pl_status pl_ort_bind_wait(pl_ort_program *p, pl_err *err); /* no-op if nothing was submitted */
+void pl_ort_bind_release(pl_ort_program *p);
 
 /* ort_place.c: which node runs on which provider, in the form of plumb_backend.placement. */
 pl_status pl_ort_places_keep(pl_ort_program *p, const plumb_run_args *args, pl_err *err);

@@ -1,7 +1,9 @@
-/* Converts tensors from ONNX Runtime's layout to the model's. */
+/* Values to record: which there are, and how they turn from ONNX Runtime's layout to the model's.
+ */
 #include <string.h>
 
 #include "backends/ort/ort_map.h"
+#include "base/alloc.h"
 
 /* MlasNchwcGetBlockSize of ORT: 16 floats with AVX-512 and on ARM, 8 with AVX. */
 static int64_t block_size(void) {
@@ -103,4 +105,22 @@ pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl
     const pl_status st = moved ? move_down(out, err) : PL_OK;
     if (st != PL_OK) pl_tensor_unref(*out);
     return st;
+}
+
+pl_status pl_ort_watch_list(const pl_model *model, const pl_ort_map *map, pl_ort_watch **out,
+                            size_t *n_out, pl_err *err) {
+    const pl_graph *graph = model->graph;
+    size_t n = 0;
+    *out = pl_calloc(graph->n_values + 1, sizeof(**out));
+    if (*out == NULL) return pl_fail_memory(err, graph->n_values);
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        for (uint32_t k = 0; k < node->n_out && node->function == NULL; k++) {
+            const pl_value *v = node->out[k];
+            if (v == NULL) continue;
+            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v) : pl_ort_watch_of(v);
+        }
+    }
+    *n_out = n;
+    return PL_OK;
 }

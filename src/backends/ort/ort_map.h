@@ -34,6 +34,11 @@ typedef struct pl_ort_map pl_ort_map;
 /* Watches a value of the model itself, without a map. */
 pl_ort_watch pl_ort_watch_of(const pl_value *value);
 
+/* Watches all values that nodes of the main graph compute, in order; without a map each stands for
+ * itself. Skips inlined functions, whose values ORT names differently. */
+pl_status pl_ort_watch_list(const pl_model *model, const pl_ort_map *map, pl_ort_watch **out,
+                            size_t *n_out, pl_err *err);
+
 /* Both models are borrowed. The original's types are inferred. */
 pl_status pl_ort_map_new(pl_model *original, const pl_model *executed, pl_ort_map **out,
                          pl_err *err);

@@ -3,8 +3,7 @@
  * values of that graph are marked, it is loaded with optimisation off, and the outputs must be
  * bit-identical to the plain run. Mode "groups", for when they are not: a few values of the model
  * as given are marked at a time, at the level asked for, and a group that changes the outputs is
- * halved until the values that cause it are isolated. Values are marked by appending "graph {
- * output { name } }" to the bytes: protobuf merges repeated messages. Values in bodies of If, Loop
+ * halved until the values that cause it are isolated. Values in bodies of If, Loop
  * and Scan are lifted out of bodies that run once (ort_lift.h); the others stay hidden. */
 #include <string.h>
 #include <unistd.h>
@@ -20,10 +19,7 @@
 enum {
     MODE_OPTIMIZED,
     MODE_GROUPS,
-    GROUP = 8,       /* values per session in mode "groups" */
-    FIELD_GRAPH = 7, /* ModelProto.graph */
-    FIELD_OUTPUT = 12,
-    FIELD_NAME = 1,
+    GROUP = 8,           /* values per session in mode "groups" */
     SPLIT_MAX = 1 << 30, /* largest graph to copy, in bytes; protobuf's limit is 2 GB */
 };
 
@@ -49,41 +45,11 @@ static size_t count_bodies(const pl_graph *graph) {
     return n;
 }
 
-/* Values computed by nodes of the main graph, in order. Skips inlined functions, whose values ORT
- * names differently. Without a map each value stands for itself. */
-static pl_status list_values(const pl_model *model, const pl_ort_map *map, pl_ort_watch **out,
-                             size_t *n_out, pl_err *err) {
-    const pl_graph *graph = model->graph;
-    size_t n = 0;
-    *out = pl_calloc(graph->n_values + 1, sizeof(**out));
-    if (*out == NULL) return pl_fail_memory(err, graph->n_values);
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        const pl_node *node = graph->nodes[i];
-        for (uint32_t k = 0; k < node->n_out && node->function == NULL; k++) {
-            const pl_value *v = node->out[k];
-            if (v == NULL) continue;
-            (*out)[n++] = map != NULL ? pl_ort_map_value(map, v) : pl_ort_watch_of(v);
-        }
-    }
-    *n_out = n;
-    return PL_OK;
-}
-
 static bool is_output(const pl_ort_program *p, const char *name) {
     for (size_t i = 0; i < p->source.n_outputs; i++) {
         if (strcmp(p->source.outputs[i], name) == 0) return true;
     }
     return false;
-}
-
-static void put_output(pl_buf *buf, const char *name) {
-    pl_buf value = PL_BUF_INIT, graph = PL_BUF_INIT;
-    pl_wire_put_string(&value, FIELD_NAME, name);
-    pl_wire_put_bytes(&graph, FIELD_OUTPUT, pl_buf_str(&value), value.n_bytes);
-    pl_wire_put_bytes(buf, FIELD_GRAPH, pl_buf_str(&graph), graph.n_bytes);
-    if (!pl_buf_ok(&value) || !pl_buf_ok(&graph)) buf->failed = true;
-    pl_buf_release(&value);
-    pl_buf_release(&graph);
 }
 
 /* Opens a session of `bytes` with these values as extra outputs. */
@@ -99,7 +65,7 @@ static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
         pl_buf_append(&onnx, bytes.data, bytes.n_bytes);
     }
     for (size_t i = 0; i < n_watched; i++) {
-        if (!is_output(p, watched[i].name)) put_output(&onnx, watched[i].name);
+        if (!is_output(p, watched[i].name)) pl_onnx_put_output(&onnx, watched[i].name);
     }
     const bool is_saved = p->saved_folder != NULL && bytes.data == p->saved->data;
     const pl_ort_session_args args = { .onnx = onnx.data,
@@ -223,7 +189,7 @@ static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
     if (p->map == NULL) PL_TRY(pl_ort_map_new(p->original, p->graph, &p->map, err));
     pl_free(p->watched);
     p->watched = NULL;
-    return list_values(p->graph, p->map, &p->watched, &p->n_watched, err);
+    return pl_ort_watch_list(p->graph, p->map, &p->watched, &p->n_watched, err);
 }
 
 /* The graph to record: the split one if there is one. */
@@ -627,7 +593,7 @@ static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl
     group g = { 0 };
     pl_status st = PL_OK;
     PL_TRY(load_original(p, err));
-    PL_TRY_GOTO(done, st, list_values(p->original, NULL, &all, &n_all, err));
+    PL_TRY_GOTO(done, st, pl_ort_watch_list(p->original, NULL, &all, &n_all, err));
     const size_t n_hidden = count_bodies(p->original->graph);
     args->record->n_values = n_all + n_hidden;
     args->record->n_hidden = n_hidden;

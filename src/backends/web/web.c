@@ -158,18 +158,23 @@ static pl_status load_page(pl_web *web, pl_err *err) {
     return st;
 }
 
-static pl_status call_with_model(pl_web *web, const char *function, pl_bytes onnx, pl_buf *answer,
-                                 pl_err *err) {
+static pl_status call_at_level(pl_web *web, const char *function, pl_bytes onnx, const char *level,
+                               pl_buf *answer, pl_err *err) {
     const pl_web_blob blob = { onnx.data, onnx.n_bytes };
     char text[160];
     snprintf(text, sizeof(text), "plumb.%s({ bytes: %zu, part: %d, level: '%s' })", function,
-             onnx.n_bytes, PL_WEB_PART_BYTES, web->level);
+             onnx.n_bytes, PL_WEB_PART_BYTES, level);
     return call(web, text, &blob, 1, answer, err);
 }
 
-pl_status pl_web_load(pl_web *web, pl_bytes onnx, long *session, pl_err *err) {
+pl_status pl_web_call_with_model(pl_web *web, const char *function, pl_bytes onnx, pl_buf *answer,
+                                 pl_err *err) {
+    return call_at_level(web, function, onnx, web->level, answer, err);
+}
+
+pl_status pl_web_load(pl_web *web, pl_bytes onnx, const char *level, long *session, pl_err *err) {
     pl_buf answer = PL_BUF_INIT;
-    const pl_status st = call_with_model(web, "load", onnx, &answer, err);
+    const pl_status st = call_at_level(web, "load", onnx, level, &answer, err);
     if (st == PL_OK) *session = strtol(pl_buf_str(&answer), NULL, 10);
     pl_buf_release(&answer);
     return st;
@@ -242,7 +247,7 @@ static pl_status write_request(const pl_web_program *p, long session, const plum
     return pl_buf_ok(text) ? PL_OK : pl_fail_memory(err, text->n_bytes);
 }
 
-static pl_status fetch_bytes(pl_web *web, size_t index, uint8_t *to, size_t n_bytes, pl_err *err) {
+pl_status pl_web_fetch(pl_web *web, size_t index, uint8_t *to, size_t n_bytes, pl_err *err) {
     for (size_t at = 0; at < n_bytes; at += PL_WEB_PART_BYTES) {
         const size_t left = n_bytes - at;
         const size_t n = left < PL_WEB_PART_BYTES ? left : PL_WEB_PART_BYTES;
@@ -277,7 +282,7 @@ static pl_status read_value(pl_web *web, size_t index, const char *name, const p
     const size_t n = (size_t)bytes->integer;
     uint8_t *data = pl_malloc(n + 1);
     if (data == NULL) return pl_fail_memory(err, n);
-    pl_status st = fetch_bytes(web, index, data, n, err);
+    pl_status st = pl_web_fetch(web, index, data, n, err);
     if (st == PL_OK) st = pl_web_unpack(dtype, rank, shape, data, n, out, err);
     pl_free(data);
     return st;
@@ -322,7 +327,7 @@ pl_bytes pl_web_bytes(const pl_web_program *p) {
     return (pl_bytes){ p->source.onnx, p->source.n_onnx };
 }
 
-static bool is_usable(const pl_web *web) {
+bool pl_web_usable(const pl_web *web) {
     return web->browser != NULL && pl_web_browser_alive(web->browser) &&
            !pl_web_browser_spoilt(web->browser);
 }
@@ -330,8 +335,9 @@ static bool is_usable(const pl_web *web) {
 static void web_free(void *program) {
     pl_web_program *p = program;
     if (p == NULL) return;
-    if (p->session >= 0 && p->started == p->web->n_started && is_usable(p->web))
+    if (p->session >= 0 && p->started == p->web->n_started && pl_web_usable(p->web))
         pl_web_drop(p->web, p->session);
+    pl_web_optimised_free(p->web, p->optimised);
     pl_model_free(p->model);
     pl_buf_release(&p->embedded);
     pl_buf_release(&p->places);
@@ -353,7 +359,7 @@ static pl_status read_model(pl_web_program *p, pl_err *err) {
 
 pl_status pl_web_ready(pl_web_program *p, pl_err *err) {
     pl_web *web = p->web;
-    if (!is_usable(web)) {
+    if (!pl_web_usable(web)) {
         pl_web_browser_stop(web->browser);
         web->browser = NULL;
         PL_TRY(load_page(web, err));
@@ -361,7 +367,7 @@ pl_status pl_web_ready(pl_web_program *p, pl_err *err) {
     if (p->session >= 0 && p->started == web->n_started) return PL_OK;
     p->session = -1;
     p->started = web->n_started;
-    return pl_web_load(web, pl_web_bytes(p), &p->session, err);
+    return pl_web_load(web, pl_web_bytes(p), web->level, &p->session, err);
 }
 
 static plumb_status web_compile(void *self, const plumb_source *source, void **program,
@@ -383,16 +389,24 @@ static plumb_status web_compile(void *self, const plumb_source *source, void **p
     return st;
 }
 
+static pl_status record(pl_web_program *p, const plumb_run_args *args, pl_err *err) {
+    enum { MODE_OPTIMIZED };
+    bool done = false;
+    *args->record = (plumb_record_info){ 0 };
+    if (args->mode == MODE_OPTIMIZED) PL_TRY(pl_web_record_optimised(p, args, &done, err));
+    return done ? PL_OK : pl_web_record_groups(p, args, err);
+}
+
 static plumb_status web_run(void *program, const plumb_run_args *args, plumb_error *err) {
     pl_web_program *p = program;
     PL_TRY(pl_web_ready(p, err));
-    if (args->hook != NULL) return pl_web_record(p, args, err);
+    if (args->hook != NULL) return record(p, args, err);
     return pl_web_run(p, p->session, args, p->source.outputs, p->source.n_outputs,
                       (pl_datum **)args->out, err);
 }
 
 static const char *const *web_record_modes(void *self) {
-    static const char *const modes[] = { "groups", NULL };
+    static const char *const modes[] = { "optimized", "groups", NULL };
     (void)self;
     return modes;
 }
@@ -414,7 +428,7 @@ static plumb_status web_placement(void *program, const char **text, plumb_error 
     }
     pl_buf_reset(&p->places);
     PL_TRY(pl_web_ready(p, err));
-    pl_status st = call_with_model(p->web, "places", pl_web_bytes(p), &answer, err);
+    pl_status st = pl_web_call_with_model(p->web, "places", pl_web_bytes(p), &answer, err);
     for (const char *at = pl_buf_str(&answer); st == PL_OK && *at != '\0';) {
         const size_t n = strcspn(at, "\n"), n_place = strcspn(at, "\t");
         if (strncmp(at + n_place, "\t*\t", 3) == 0) {

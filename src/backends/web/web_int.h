@@ -17,6 +17,8 @@ typedef struct pl_web {
     unsigned n_started;      /* browsers; a session belongs to one of them */
 } pl_web;
 
+typedef struct pl_web_optimised pl_web_optimised; /* web_optimised.c */
+
 typedef struct pl_web_program {
     pl_web *web;
     plumb_source source; /* names and bytes are borrowed */
@@ -24,13 +26,21 @@ typedef struct pl_web_program {
     pl_buf embedded; /* the model with its external data inside; empty = none needed */
     long session;    /* in the page of browser number `started` */
     unsigned started;
+    pl_web_optimised *optimised; /* NULL until a recording asks for it */
     pl_buf places;
 } pl_web_program;
 
 pl_bytes pl_web_bytes(const pl_web_program *p);
-/* Loads a model in the page; *session is its number there. */
-pl_status pl_web_load(pl_web *web, pl_bytes onnx, long *session, pl_err *err);
+/* Calls plumb.FUNCTION of the page with a model. */
+pl_status pl_web_call_with_model(pl_web *web, const char *function, pl_bytes onnx, pl_buf *answer,
+                                 pl_err *err);
+/* Loads a model in the page at an optimisation level; *session is its number there. */
+pl_status pl_web_load(pl_web *web, pl_bytes onnx, const char *level, long *session, pl_err *err);
+/* Copies result `index` of the last call. */
+pl_status pl_web_fetch(pl_web *web, size_t index, uint8_t *to, size_t n_bytes, pl_err *err);
 void pl_web_drop(pl_web *web, long session);
+/* Is there a browser, with a page that may be trusted with another model? */
+bool pl_web_usable(const pl_web *web);
 /* Starts the browser and loads the model where that has not been done, or was lost with a page that
  * is no longer to be trusted. */
 pl_status pl_web_ready(pl_web_program *p, pl_err *err);
@@ -48,6 +58,16 @@ pl_status pl_web_unpack(pl_dtype dtype, int rank, const int64_t *dims, const uin
                         size_t n_bytes, pl_datum **out, pl_err *err);
 
 /* web_record.c */
-pl_status pl_web_record(pl_web_program *p, const plumb_run_args *args, pl_err *err);
+pl_status pl_web_record_groups(pl_web_program *p, const plumb_run_args *args, pl_err *err);
+bool pl_web_is_output(const pl_web_program *p, const char *name);
+/* Are the first values, the model's outputs, those of the plain run? */
+bool pl_web_is_plain(const plumb_run_args *args, pl_datum *const *values);
+/* Moves them to the caller. */
+void pl_web_keep_outputs(const plumb_run_args *args, pl_datum **values);
+
+/* web_optimised.c: *done is false if the page cannot record its optimised graph. */
+pl_status pl_web_record_optimised(pl_web_program *p, const plumb_run_args *args, bool *done,
+                                  pl_err *err);
+void pl_web_optimised_free(pl_web *web, pl_web_optimised *o); /* NULL is fine */
 
 #endif

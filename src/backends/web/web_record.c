@@ -1,19 +1,14 @@
-/* Records values inside onnxruntime-web. Its JavaScript has no way to save the optimised graph, so
- * values of the model as given are marked as outputs, at the level asked for. Marking changes what
- * is fused: a group of values is shown only if the model's outputs stay bit-identical to the plain
- * run, and is halved until those that change them are isolated. */
+/* Records values inside onnxruntime-web. Mode "optimized" is in web_optimised.c. Mode "groups", for
+ * when that changes the outputs or the page cannot save its graph: values of the model as given are
+ * marked as outputs, at the level asked for. Marking changes what is fused: a group of values is
+ * shown only if the model's outputs stay bit-identical to the plain run, and is halved until those
+ * that change them are isolated. */
 #include <string.h>
 
 #include "backends/web/web_int.h"
 #include "base/alloc.h"
-#include "base/wire.h"
 #include "graph/graph.h"
-
-enum {
-    FIELD_GRAPH = 7,
-    FIELD_OUTPUT = 12,
-    FIELD_NAME = 1
-}; /* of ModelProto, GraphProto, ValueInfo */
+#include "onnx/onnx.h"
 
 typedef struct recording {
     pl_web_program *p;
@@ -22,21 +17,10 @@ typedef struct recording {
     pl_datum **values;
 } recording;
 
-static bool is_output(const pl_web_program *p, const char *name) {
+bool pl_web_is_output(const pl_web_program *p, const char *name) {
     for (size_t i = 0; i < p->source.n_outputs; i++)
         if (strcmp(p->source.outputs[i], name) == 0) return true;
     return false;
-}
-
-/* Appends "graph { output { name } }": protobuf merges repeated messages. */
-static void put_output(pl_buf *buf, const char *name) {
-    pl_buf value = PL_BUF_INIT, graph = PL_BUF_INIT;
-    pl_wire_put_string(&value, FIELD_NAME, name);
-    pl_wire_put_bytes(&graph, FIELD_OUTPUT, pl_buf_str(&value), value.n_bytes);
-    pl_wire_put_bytes(buf, FIELD_GRAPH, pl_buf_str(&graph), graph.n_bytes);
-    if (!pl_buf_ok(&value) || !pl_buf_ok(&graph)) buf->failed = true;
-    pl_buf_release(&value);
-    pl_buf_release(&graph);
 }
 
 static pl_status load_showing(const recording *r, const char *const *names, size_t n, long *session,
@@ -45,17 +29,18 @@ static pl_status load_showing(const recording *r, const char *const *names, size
     pl_buf onnx = PL_BUF_INIT;
     pl_buf_append(&onnx, bytes.data, bytes.n_bytes);
     for (size_t i = 0; i < n; i++)
-        if (!is_output(r->p, names[i])) put_output(&onnx, names[i]);
+        if (!pl_web_is_output(r->p, names[i])) pl_onnx_put_output(&onnx, names[i]);
     const pl_bytes marked = { (const uint8_t *)onnx.data, onnx.n_bytes };
-    const pl_status st = pl_buf_ok(&onnx) ? pl_web_load(r->p->web, marked, session, err)
-                                          : pl_fail_memory(err, bytes.n_bytes);
+    const pl_status st = pl_buf_ok(&onnx)
+                             ? pl_web_load(r->p->web, marked, r->p->web->level, session, err)
+                             : pl_fail_memory(err, bytes.n_bytes);
     pl_buf_release(&onnx);
     return st;
 }
 
-static bool is_plain(const recording *r) {
-    for (size_t i = 0; r->args->plain != NULL && i < r->args->n_out; i++)
-        if (!pl_datum_identical(r->values[i], pl_datum_of(r->args->plain[i]))) return false;
+bool pl_web_is_plain(const plumb_run_args *args, pl_datum *const *values) {
+    for (size_t i = 0; args->plain != NULL && i < args->n_out; i++)
+        if (!pl_datum_identical(values[i], pl_datum_of(args->plain[i]))) return false;
     return true;
 }
 
@@ -72,11 +57,11 @@ static pl_status show(const recording *r, const char *const *names, size_t n, pl
     return st;
 }
 
-static void keep_outputs(const recording *r) {
-    for (size_t i = 0; i < r->args->n_out; i++) {
-        pl_datum_unref((pl_datum *)r->args->out[i]);
-        r->args->out[i] = (plumb_datum *)r->values[i];
-        r->values[i] = NULL;
+void pl_web_keep_outputs(const plumb_run_args *args, pl_datum **values) {
+    for (size_t i = 0; i < args->n_out; i++) {
+        pl_datum_unref((pl_datum *)args->out[i]);
+        args->out[i] = (plumb_datum *)values[i];
+        values[i] = NULL;
     }
 }
 
@@ -94,10 +79,10 @@ static pl_status try_group(recording *r, const char *const *names, size_t n, boo
     r->args->record->n_runs++;
     if (st == PL_OK)
         st = pl_web_run(r->p, session, r->args, r->names, n_out + n, r->values, &trouble);
-    if (st == PL_OK && is_plain(r)) {
+    if (st == PL_OK && pl_web_is_plain(r->args, r->values)) {
         *shown = true;
         st = show(r, names, n, &trouble);
-        keep_outputs(r);
+        pl_web_keep_outputs(r->args, r->values);
     }
     for (size_t i = 0; i < n_out + n; i++) {
         pl_datum_unref(r->values[i]);
@@ -145,7 +130,7 @@ static size_t list_values(const recording *r, const char **out) {
     return n;
 }
 
-pl_status pl_web_record(pl_web_program *p, const plumb_run_args *args, pl_err *err) {
+pl_status pl_web_record_groups(pl_web_program *p, const plumb_run_args *args, pl_err *err) {
     const size_t n_max = p->source.n_outputs + p->model->graph->n_values + 1;
     recording r = { .p = p, .args = args };
     *args->record = (plumb_record_info){ 0 };
@@ -164,8 +149,8 @@ pl_status pl_web_record(pl_web_program *p, const plumb_run_args *args, pl_err *e
     if (st == PL_OK && args->n_out > 0 && args->out[0] == NULL) { /* no group left outputs */
         st = pl_web_run(p, p->session, args, r.names, p->source.n_outputs, r.values, err);
         if (st == PL_OK) {
-            args->record->differs = !is_plain(&r);
-            keep_outputs(&r);
+            args->record->differs = !pl_web_is_plain(args, r.values);
+            pl_web_keep_outputs(args, r.values);
         }
     }
     pl_free(r.names);

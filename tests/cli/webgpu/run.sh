@@ -18,5 +18,7 @@ print("same bits as eager:", a["outputs"][0]["hash"] == b["outputs"][0]["hash"])
 print(bool(a["device"]), "device" in b)
 cpu = [p for p in a["placement"] if p["place"] == "CPU"]
 print(cpu)
+t = a["timing"]
+print("submit and wait:", 0 < t["submit_ms"] + t["wait_ms"] <= t["first_ms"] + 1, "wait_ms" in b["timing"])
 PY
 "$PLUMB" run m.onnxtxt --backend "$GPU" --accuracy | head -1
