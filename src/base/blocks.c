@@ -111,7 +111,20 @@ void pl_block_free(void *p, size_t n_bytes) {
         munmap(p, whole);
 }
 
+/* A child of fork gets the lock open, whatever other threads did. */
+static void lock(void) {
+    pthread_mutex_lock(&cache.lock);
+}
+static void unlock(void) {
+    pthread_mutex_unlock(&cache.lock);
+}
+static void survive_fork(void) {
+    (void)pthread_atfork(lock, unlock, unlock);
+}
+
 void pl_blocks_keep(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, survive_fork);
     pthread_mutex_lock(&cache.lock);
     cache.users++;
     pthread_mutex_unlock(&cache.lock);

@@ -281,8 +281,8 @@ static pl_dtype input_type(const retype *r, const pl_node *node, uint32_t i, pl_
     const slot *s = slot_of(r, node->in[i]);
     if (!takes_part(s->from)) return s->now;
     if (rule == PL_COMPUTE_NATIVE) return s->from;
-    if (rule == PL_COMPUTE_ORIGINAL) return border(r, s->from);
-    pl_dtype d = s->now;
+    if (rule == PL_COMPUTE_ORIGINAL && node->def == NULL) return border(r, s->from);
+    pl_dtype d = rule == PL_COMPUTE_ORIGINAL ? border(r, s->from) : s->now;
     if (shared != PL_UNDEFINED && (rule != PL_COMPUTE_KEEP || must_agree(node->def, i))) d = shared;
     return allows(node->def, i, d) ? d : s->from;
 }
