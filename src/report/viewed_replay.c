@@ -33,7 +33,7 @@ static pl_status join(pl_viewed *v, const pl_sync_point *p, pl_view_pair *out, p
         !pl_tensor_same_shape(out->a, out->b))
         return pl_fail(err, PL_E_NOT_FOUND, "A and its replay differ in shape");
     if (pl_viewed_kept(v, p, "bound", &bound, NULL) == PL_OK &&
-        !pl_tensor_same_shape(bound, out->a)) {
+        (!pl_view_is_numeric(bound) || !pl_tensor_same_shape(bound, out->a))) {
         pl_tensor_unref(bound);
         bound = NULL;
     }
