@@ -10,13 +10,16 @@
 
 #include "base/alloc.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+/* A sanitizer must see every use of freed memory: nothing is kept then. */
 #ifdef __SANITIZE_ADDRESS__
-#define SANITIZED 1
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
 #endif
 
 enum { SLOTS = 32 };
@@ -39,15 +42,11 @@ static struct {
 
 /* 0 = not a block of its own. */
 static size_t class_of(size_t n_bytes) {
-#ifdef SANITIZED
-    return 0; /* a sanitizer must see every use of freed memory */
-#else
-    if (n_bytes < block_min || n_bytes > SIZE_MAX / 4) return 0;
+    if (SANITIZED || n_bytes < block_min || n_bytes > SIZE_MAX / 4) return 0;
     size_t step = block_min / 8;
     while (step * 16 < n_bytes)
         step *= 2;
     return (n_bytes + step - 1) / step * step;
-#endif
 }
 
 static void drop_oldest(void) {

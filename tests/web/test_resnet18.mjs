@@ -180,10 +180,14 @@ await test("part 6, source: breadcrumbs, the lit line of the program, ONNX text,
 await test("part 7, inspector: errors, metadata, a heatmap cell as recorded, linked cursor, slices, worst, charts, npy, repro", async () => {
   const page = await open(at(culprit)), a = blob(folder, point.metadata.a), b = blob(folder, point.metadata.b), shape = point.metadata.a.shape;
   await settled(page);
-  ok((await text(page, "#errors")).includes("local"), "whose error");
   ok((await text(page, "#kind")).includes("scale 1.05"), "kind of error");
-  ok((await text(page, "#metadata")).includes(`[${shape.join(",")}]`), "shape");
+  await tab(page, "error");
+  ok((await text(page, "#errors")).includes("local"), "whose error");
   ok((await page.locator("#metrics tr").count()) >= 10, "every metric");
+  await tab(page, "operation");
+  ok((await text(page, "#metadata")).includes(`[${shape.join(",")}]`), "shape");
+  await tab(page, "tensors");
+  await settled(page);
   await page.locator("input.index[data-axis='1']").fill("17");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.getElementById("readout") && document.querySelector("input.index[data-axis='1']")?.value === "17");
@@ -199,11 +203,13 @@ await test("part 7, inspector: errors, metadata, a heatmap cell as recorded, lin
   for (const id of ["log", "clip", "shared"]) await page.locator(`#${id}`).click();
   let worst = 0;
   a.forEach((x, i) => { if (Math.abs(x - b[i]) > Math.abs(a[worst] - b[worst])) worst = i; });
+  await tab(page, "elements");
   const named = (await page.locator("#worst button").first().innerText()).replace(/[[\]]/g, "");
   equal(named.split(",").map(Number).reduce((s, x, i) => s * shape[i] + x, 0), worst, "the worst element");
-  await tab(page, "elements");
   await page.locator("#worst button").first().click();
   await page.waitForFunction((w) => document.getElementById("readout").dataset.index === w, named);
+  await tab(page, "distribution");
+  await becomes(() => page.locator("#panel-distribution canvas").count(), 6, "charts");
   equal(await page.$$eval("#panel-distribution canvas", (all) => all.length), 6, "histogram, error, scatter, channels, the two other axes");
   const [download] = await Promise.all([page.waitForEvent("download"), page.click("#npy-b")]);
   const npy = readFileSync(await download.path());
