@@ -63,7 +63,8 @@ static pl_status copy_tree(const pl_dir *from, const pl_dir *to, const char *nam
 /* All must come from the same list: a shard of another one would leave gaps. */
 static pl_status check_items(const pl_dir *from, const pl_dir *to, pl_err *err) {
     pl_file_map *a = NULL, *b = NULL;
-    pl_status st = pl_dir_map(from, PL_CORPUS_ITEMS, &a, err);
+    pl_status st = check_holes(from, PL_CORPUS_ITEMS, err);
+    if (st == PL_OK) st = pl_dir_map(from, PL_CORPUS_ITEMS, &a, err);
     if (st == PL_OK && pl_dir_look(to, PL_CORPUS_ITEMS, NULL) == PL_KIND_NONE) {
         st = pl_dir_write(to, PL_CORPUS_ITEMS, a->data, a->n_bytes, err);
     } else if (st == PL_OK) {
