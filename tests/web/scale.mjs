@@ -32,6 +32,20 @@ const frames = async ([what, n]) => {
   return out;
 };
 
+/** From one frame to the next, while every frame moves: 16.7 ms unless one was missed. */
+const intervals = async ([what, n]) => {
+  const rows = document.getElementById("rows"), graph = document.getElementById("graph"), frame = () => new Promise((r) => requestAnimationFrame(r)), out = [];
+  rows.scrollTop = 0;
+  for (let i = 0, before = await frame(); i < n; i++) {
+    if (what === "scroll") rows.scrollTop += 400;
+    else graph.dispatchEvent(new WheelEvent("wheel", { deltaX: i % 2 ? 5 : -3, deltaY: 31, bubbles: true, cancelable: true }));
+    const now = await frame();
+    out.push(now - before);
+    before = now;
+  }
+  return out;
+};
+
 async function look(folder) {
   const started = Date.now(), server = await serve([folder]), up = Date.now() - started, cpu = cpuOf(server.child.pid);
   const page = await (await browser.newContext({ viewport: { width: 1440, height: 900 } })).newPage(), cdp = await page.context().newCDPSession(page);
@@ -48,6 +62,10 @@ async function look(folder) {
   await page.evaluate(selectNext);
   console.log(`|   select to inspector: ${await timed(async () => { const all = []; for (let i = 0; i < 40; i++) all.push(await page.evaluate(selectNext)); return all; }, 40)} |`);
   console.log(`|   scroll frame: ${await timed(() => page.evaluate(frames, ["scroll", 60]), 60)} |`);
+  for (const what of ["scroll", "pan"]) {
+    const all = await page.evaluate(intervals, [what, 300]);
+    console.log(`|   ${what}, frame to frame: median ${part(all, 0.5).toFixed(0)}, worst ${Math.max(...all).toFixed(0)} ms, ${all.filter((x) => x > 33.5).length} of ${all.length} above 33 |`);
+  }
   console.log(`|   pan frame, as it opens: ${await timed(() => page.evaluate(frames, ["pan", 60]), 60)} |`);
   await page.click("#unfold-all");
   await page.waitForFunction(() => document.getElementById("graph").ariaBusy === "false", null, { timeout: 120000 });
