@@ -96,6 +96,9 @@ void *pl_block_alloc(size_t n_bytes) {
     void *p = take(whole);
     if (p != NULL) return p;
     p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+#ifdef MADV_HUGEPAGE
+    if (p != MAP_FAILED) (void)madvise(p, whole, MADV_HUGEPAGE);
+#endif
     if (p != MAP_FAILED) return p;
     (void)give(NULL, whole);
     return NULL;

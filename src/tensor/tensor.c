@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/blocks.h"
+#include "base/repeat.h"
 #include "base/size.h"
 #include "tensor/tensor_cast.h"
 
@@ -21,6 +22,7 @@ struct pl_storage {
     int refs;
     void *heap;              /* owned memory, or NULL */
     size_t n_block;          /* asked for from pl_block_alloc; 0 = heap is of pl_malloc */
+    size_t n_repeated;       /* bytes of heap from pl_repeat_alloc, or 0 */
     pl_file_map *map;        /* kept alive, or NULL */
     void (*release)(void *); /* of borrowed memory, or NULL */
     void *release_ctx;
@@ -104,7 +106,9 @@ static pl_status tensor_shape(pl_tensor *t, pl_dtype dtype, int rank, const int6
 static void storage_unref(pl_storage *s) {
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
     pl_arena_free(s->strings);
-    if (s->n_block > 0)
+    if (s->n_repeated > 0)
+        pl_repeat_free(s->heap, s->n_repeated);
+    else if (s->n_block > 0)
         pl_block_free(s->heap, s->n_block);
     else
         pl_free(s->heap);
@@ -172,6 +176,25 @@ pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_t
                              pl_err *err) {
     PL_TRY(pl_tensor_new(dtype, rank, dims, out, err));
     memset((*out)->data, 0, pl_tensor_bytes(*out));
+    return PL_OK;
+}
+
+pl_status pl_tensor_new_filled(pl_dtype dtype, int rank, const int64_t *dims, const void *element,
+                               pl_tensor **out, pl_err *err) {
+    pl_tensor *t = NULL;
+    const size_t size = pl_dtype_bytes(dtype);
+    PL_TRY(tensor_shell(dtype, rank, dims, &t, err));
+    const size_t n = (size_t)t->n_elements;
+    if (pl_tensor_bytes(t) < LARGE || pl_memory_holds(pl_tensor_bytes(t)))
+        t->data = t->storage->heap = pl_repeat_alloc(element, size, n);
+    if (t->data != NULL) {
+        t->storage->n_repeated = n * size;
+        *out = t;
+        return PL_OK;
+    }
+    pl_tensor_unref(t);
+    PL_TRY(pl_tensor_new(dtype, rank, dims, out, err));
+    pl_fill((*out)->data, element, size, n);
     return PL_OK;
 }
 

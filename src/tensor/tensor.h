@@ -38,6 +38,9 @@ pl_status pl_tensor_new_lasting(pl_dtype dtype, int rank, const int64_t *dims, p
                                 pl_err *err);
 pl_status pl_tensor_new_zero(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
                              pl_err *err);
+/* Every element is the same: large ones take no memory of their size. Not for strings. */
+pl_status pl_tensor_new_filled(pl_dtype dtype, int rank, const int64_t *dims, const void *element,
+                               pl_tensor **out, pl_err *err);
 /* A contiguous tensor over bytes of a mapped file, which it keeps alive. The caller has checked
  * that data..data+n_elements*size lies inside the map. Not for strings or sub-byte types. */
 pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_file_map *map,

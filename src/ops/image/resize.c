@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/repeat.h"
 #include "base/size.h"
 #include "ops/emit.h"
 #include "ops/image/resize_rules.h"

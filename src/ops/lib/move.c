@@ -7,6 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "base/repeat.h"
 #include "base/size.h"
 
 enum {
@@ -292,26 +293,7 @@ pl_status pl_move_tensor(pl_eval *c, const pl_move *m, const pl_tensor *from, in
     return PL_OK;
 }
 
-/* ---- filling, strings ---- */
-
-#define FILL(type)                                                                                 \
-    do {                                                                                           \
-        type x;                                                                                    \
-        memcpy(&x, element, sizeof(x));                                                            \
-        for (size_t i = 0; i < n; i++)                                                             \
-            ((type *)to)[i] = x;                                                                   \
-    } while (0)
-
-void pl_fill(void *to, const void *element, size_t element_bytes, size_t n) {
-    if (n == 0) return;
-    switch (element_bytes) {
-    case 1: memset(to, *(const pl_u8 *)element, n); return;
-    case 2: FILL(pl_u16); return;
-    case 4: FILL(pl_u32); return;
-    case 8: FILL(pl_u64); return;
-    default: FILL(pair); return;
-    }
-}
+/* ---- strings ---- */
 
 pl_status pl_own_strings(pl_eval *c, pl_tensor *t) {
     if (t->dtype != PL_STRING) return PL_OK;

@@ -24,9 +24,6 @@ void pl_move_run(pl_pool *pool, const pl_move *m, size_t element_bytes, const vo
 pl_status pl_move_tensor(pl_eval *c, const pl_move *m, const pl_tensor *from, int64_t from_offset,
                          pl_tensor *to, int64_t to_offset);
 
-/* n copies of one element (at most 16 bytes). */
-void pl_fill(void *to, const void *element, size_t element_bytes, size_t n);
-
 /* Gives a fresh string tensor its own copy of the bytes that its elements point to. Does nothing
  * for other types. */
 pl_status pl_own_strings(pl_eval *c, pl_tensor *t);

@@ -142,14 +142,19 @@ static pl_status constant_of_shape_infer(pl_infer *c) {
 
 static pl_status constant_of_shape_eval(pl_eval *c) {
     const pl_tensor *value = pl_attr_tensor(c->node, "value");
-    pl_tensor *y = pl_out(c, 0);
+    const pl_type *type = c->out_type[0];
+    pl_tensor *y = NULL;
     char element[16] = { 0 };
-    const size_t size = pl_dtype_bytes(y->dtype);
-    if (value != NULL && value->dtype == y->dtype) memcpy(element, value->data, size);
-    if (value != NULL && value->dtype != y->dtype) {
+    if (value != NULL && value->dtype == type->dtype) {
+        memcpy(element, value->data, pl_dtype_bytes(type->dtype));
+    } else if (value != NULL) {
         pl_load_f64(value->dtype, value->data, (double *)(void *)element, 1);
     }
-    pl_fill(y->data, element, size, (size_t)y->n_elements);
+    int64_t dims[PL_RANK_MAX];
+    for (int d = 0; d < type->rank; d++)
+        dims[d] = type->dims[d].value;
+    PL_TRY(pl_tensor_new_filled(type->dtype, type->rank, dims, element, &y, c->err));
+    PL_TRY(pl_out_set_take(c, 0, y));
     return pl_own_strings(c, y);
 }
 
@@ -594,7 +599,7 @@ const pl_op_def pl_ops_generator[] = {
       .samples = PL_SAMPLES({ "() => (y) { y = Constant<value = float[2] {1.5, -2}>() }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y) { y = Constant<value_ints = [1,2,3]>() }", NULL, PL_SAMPLE_NO_GRAD },
                             { "() => (y) { y = Constant<value_float = 0.5>() }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "ConstantOfShape", .since = 9, .flags = PL_OP_SHAPE,
+    { .name = "ConstantOfShape", .since = 9, .flags = PL_OP_SHAPE | PL_OP_OWN_OUT,
       .in = PL_PORTS({ "input", PL_T_I64, 0 }), OUT(PL_T_ANY), .attrs = PL_ATTRS(PL_A_LIST("value", TENSOR)),
       .infer = constant_of_shape_infer, .eval = constant_of_shape_eval, EXACT, .emit = pl_emit_folds,
       .samples = PL_SAMPLES({ "() => (y) <int64[2] s = {2,3}> { y = ConstantOfShape<value = int32[1] {7}>(s) }", NULL, PL_SAMPLE_NO_GRAD },

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/repeat.h"
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/lib/content.h"

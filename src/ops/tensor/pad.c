@@ -5,6 +5,7 @@
  * blocks. */
 #include <string.h>
 
+#include "base/repeat.h"
 #include "base/size.h"
 #include "ops/lib/content.h"
 #include "ops/lib/move.h"

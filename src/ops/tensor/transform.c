@@ -2,6 +2,7 @@
  * move.c; Slice and CenterCropPad are in slice.c, Pad in pad.c. */
 #include <string.h>
 
+#include "base/repeat.h"
 #include "base/size.h"
 #include "ops/bound.h"
 #include "ops/emit.h"

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/repeat.h"
 #include "base/rng.h"
 #include "ops/lib/move.h"
 
