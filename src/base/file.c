@@ -153,7 +153,7 @@ static pl_status map_fd(int fd, bool streams, pl_file_map *map, pl_err *err) {
     }
     map->data = data;
     map->n_bytes = n_bytes;
-    pl_file_fault_watch(map->path, data, n_bytes);
+    map->watch = pl_file_fault_watch(map->path, data, n_bytes);
     return PL_OK;
 }
 
@@ -163,7 +163,7 @@ static void map_free(pl_file_map *map) {
         if (map->heap) {
             pl_free(data);
         } else {
-            pl_file_fault_unwatch(data);
+            pl_file_fault_unwatch(map->watch);
             munmap(data, map->n_bytes);
         }
     }

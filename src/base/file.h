@@ -30,6 +30,7 @@ typedef struct pl_file_map {
     char *path;
     int refs;
     bool heap; /* data was read into the heap: pipes and other things that cannot be mapped */
+    struct pl_file_watch *watch; /* file_fault.h */
 } pl_file_map;
 
 /* Pipes and devices are read into memory up to this size (no protobuf message is larger). */

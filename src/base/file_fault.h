@@ -9,9 +9,11 @@
 
 #include "base/status.h"
 
-/* If memory runs out, the mapping is not watched and SIGBUS ends the process as usual. */
-void pl_file_fault_watch(const char *path, const void *data, size_t n_bytes);
-void pl_file_fault_unwatch(const void *data);
+typedef struct pl_file_watch pl_file_watch;
+
+/* NULL: out of memory; the mapping is not watched and SIGBUS ends the process as usual. */
+pl_file_watch *pl_file_fault_watch(const char *path, const void *data, size_t n_bytes);
+void pl_file_fault_unwatch(pl_file_watch *watch); /* NULL is fine */
 /* PL_E_IO names a file that shrank while it was mapped. Reported as long as it is mapped, and once
  * more after that. */
 pl_status pl_file_fault_check(pl_err *err);

@@ -486,17 +486,16 @@ static pl_status read_raw(const pl_recording *rec, const pl_record *r, pl_tensor
 void pl_recording_retype(pl_recording *rec, const char *key, pl_dtype dtype, int rank,
                          const int64_t *dims) {
     int64_t n = 0, n_raw = 0;
-    for (size_t i = 0; i < rec->n_records; i++) {
-        pl_record *r = &rec->records[i];
-        if (strcmp(r->key, key) != 0 || r->source == NULL || r->source->kind != PL_SOURCE_RAW ||
-            !pl_dims_product(rank, dims, &n) || !pl_dims_product(r->rank, r->dims, &n_raw))
-            continue;
-        const uint64_t have = (uint64_t)n_raw * pl_dtype_bytes(r->dtype);
-        if (pl_dtype_bits(dtype) < 8 || (uint64_t)n * pl_dtype_bytes(dtype) != have) continue;
-        r->dtype = dtype;
-        r->rank = rank;
-        memcpy(r->dims, dims, (size_t)rank * sizeof *dims);
-    }
+    const uintptr_t at = (uintptr_t)pl_strmap_get(&rec->internal->by_key, key);
+    pl_record *r = at == 0 ? NULL : &rec->records[at - 1];
+    if (r == NULL || r->source == NULL || r->source->kind != PL_SOURCE_RAW ||
+        !pl_dims_product(rank, dims, &n) || !pl_dims_product(r->rank, r->dims, &n_raw))
+        return;
+    const uint64_t have = (uint64_t)n_raw * pl_dtype_bytes(r->dtype);
+    if (pl_dtype_bits(dtype) < 8 || (uint64_t)n * pl_dtype_bytes(dtype) != have) return;
+    r->dtype = dtype;
+    r->rank = rank;
+    memcpy(r->dims, dims, (size_t)rank * sizeof *dims);
 }
 
 pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tensor **out,

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -36,6 +37,8 @@ enum {
 #define ALL_OF_ABI_1 ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1)
 #define REFER (1ULL << 13)
 #define TRUNCATE (1ULL << 14)
+/* A device node in the work folder would be the whole disk, for root. */
+#define MAKE_DEVICE (LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_BLOCK)
 #define ON_FILES                                                                                   \
     (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |   \
      TRUNCATE)
@@ -70,12 +73,35 @@ static bool allow(int ruleset, const char *path, uint64_t rights) {
     return ok;
 }
 
+/* No terminals, into which a program could type, no disks, no memory of other programs. */
+static bool allow_devices(int ruleset) {
+    static const char *const files[] = { "/dev/null", "/dev/zero", "/dev/full", "/dev/random",
+                                         "/dev/urandom" };
+    static const char *const processors[] = { "nvidia", "dri",     "kfd", "accel", "dxg",
+                                              "mali",   "davinci", "hl",  "apex",  "rknpu" };
+    const uint64_t rights = READ | LANDLOCK_ACCESS_FS_WRITE_FILE;
+    pl_dir_list list = { 0 };
+    bool ok = true;
+    for (size_t i = 0; ok && i < sizeof(files) / sizeof(files[0]); i++)
+        ok = allow(ruleset, files[i], rights);
+    if (!ok || pl_dir_list_read("/dev", &list, NULL) != PL_OK) return ok;
+    for (size_t i = 0; ok && i < list.n_names; i++) {
+        char path[280];
+        (void)snprintf(path, sizeof(path), "/dev/%s", list.names[i]);
+        for (size_t k = 0; ok && k < sizeof(processors) / sizeof(processors[0]); k++)
+            if (strncmp(list.names[i], processors[k], strlen(processors[k])) == 0)
+                ok = allow(ruleset, path, rights);
+    }
+    pl_dir_list_free(&list);
+    return ok;
+}
+
 static bool allow_system(int ruleset) {
     static const char *const folders[] = { "/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin",
                                            "/etc", "/opt", "/nix",   "/gnu",   "/sys", "/proc" };
     for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
         if (!allow(ruleset, folders[i], READ)) return false;
-    return allow(ruleset, "/dev", READ | LANDLOCK_ACCESS_FS_WRITE_FILE);
+    return allow_devices(ruleset);
 }
 
 bool pl_sandbox_files(const pl_sandbox *s) {
@@ -88,7 +114,7 @@ bool pl_sandbox_files(const pl_sandbox *s) {
     for (size_t i = 0; i < s->n_readable && ok; i++)
         ok = allow(ruleset, s->readable[i], READ);
     for (size_t i = 0; i < s->n_writable && ok; i++)
-        ok = allow(ruleset, s->writable[i], attr.files);
+        ok = allow(ruleset, s->writable[i], attr.files & ~(uint64_t)MAKE_DEVICE);
     if (s->parent != NULL) ok = ok && allow(ruleset, s->parent, LANDLOCK_ACCESS_FS_REMOVE_DIR);
     if (s->groups != NULL) ok = ok && allow(ruleset, s->groups, LANDLOCK_ACCESS_FS_REMOVE_DIR);
     ok = ok && syscall(SYS_landlock_restrict_self, ruleset, 0) == 0;
@@ -113,7 +139,7 @@ bool pl_sandbox_files(const pl_sandbox *s) {
 #define REFUSE(error) ANSWER(SECCOMP_RET_ERRNO | (error))
 #define CALL(name, action) IF_EQUAL((uint32_t)SYS_##name, 0, 1), ANSWER(action)
 
-enum { MAX_FILTER = 96 };
+enum { MAX_FILTER = 256, FCHMODAT2 = 452 };
 
 typedef struct filter {
     struct sock_filter code[MAX_FILTER];
@@ -165,6 +191,39 @@ static void forbid_rest(filter *f) {
            CALL(finit_module, SECCOMP_RET_ERRNO | EPERM));
 }
 
+/* Landlock does not know owners, modes, times and attributes, and a descriptor for reading is
+ * enough to change them. A compiler sets the mode of what it makes. */
+static void forbid_metadata(filter *f) {
+    const uint32_t no = SECCOMP_RET_ERRNO | EPERM;
+#if defined(SYS_chmod)
+    APPEND(f, CALL(chmod, no), CALL(chown, no), CALL(lchown, no), CALL(utime, no), CALL(utimes, no),
+           CALL(futimesat, no));
+#endif
+    APPEND(f, CALL(fchmod, no), CALL(fchmodat, no), IF_EQUAL(FCHMODAT2, 0, 1), ANSWER(no),
+           CALL(fchown, no), CALL(fchownat, no), CALL(utimensat, no), CALL(setxattr, no),
+           CALL(lsetxattr, no), CALL(fsetxattr, no), CALL(removexattr, no), CALL(lremovexattr, no),
+           CALL(fremovexattr, no));
+}
+
+/* What only an administrator may do, and typing into a terminal. */
+static void forbid_administration(filter *f) {
+    const uint32_t no = SECCOMP_RET_ERRNO | EPERM;
+    APPEND(f, CALL(open_by_handle_at, no), CALL(perf_event_open, no), CALL(chroot, no),
+           CALL(swapon, no), CALL(swapoff, no), CALL(reboot, no), CALL(settimeofday, no),
+           CALL(clock_settime, no), CALL(adjtimex, no), CALL(clock_adjtime, no),
+           CALL(sethostname, no), CALL(setdomainname, no), CALL(acct, no), CALL(quotactl, no),
+           CALL(delete_module, no), CALL(kexec_load, no));
+    /* Newer than the headers: open_tree to fspick, pidfd_getfd, process_madvise, mount_setattr. */
+    APPEND(f, BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 428, 0, 2),
+           BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 433, 1, 0), ANSWER(no), IF_EQUAL(438, 0, 1),
+           ANSWER(no), IF_EQUAL(440, 0, 1), ANSWER(no), IF_EQUAL(442, 0, 1), ANSWER(no));
+#if defined(SYS_iopl)
+    APPEND(f, CALL(iopl, no), CALL(ioperm, no));
+#endif
+    APPEND(f, IF_EQUAL(SYS_ioctl, 0, 5), LOAD(args[1]), IF_EQUAL(TIOCSTI, 1, 0),
+           IF_EQUAL(TIOCLINUX, 0, 1), ANSWER(no), ANSWER(SECCOMP_RET_ALLOW));
+}
+
 static const char *name_of(int call) {
     switch (call) {
     case SYS_socket: return "open a network connection (socket)";
@@ -201,8 +260,10 @@ bool pl_sandbox_calls(const pl_sandbox *s) {
            ANSWER(SECCOMP_RET_ERRNO | ENOSYS));
 #endif
     forbid_rest(&f);
+    if (!s->programs) forbid_metadata(&f);
     if (!s->programs) forbid_programs(&f);
     forbid_network(&f);
+    forbid_administration(&f); /* last: it looks at arguments */
     APPEND(&f, ANSWER(SECCOMP_RET_ALLOW));
     const struct sock_fprog program = { .len = f.n, .filter = f.code };
     sigaction(SIGSYS, &action, NULL);

@@ -21,6 +21,8 @@ typedef struct diff {
     const pl_corpus *before, *now;
     bool by_place;
     pl_arena *arena;
+    pl_strmap ids_before, ids_now; /* signature -> group */
+    size_t *cause;   /* of the groups before, then now: equal if signatures join them */
     change *changes; /* those that differ, in the order of `now`, then removed ones */
     size_t n_changes;
     size_t n_same, n_worse, n_better;
@@ -48,10 +50,34 @@ static const char *group_id(const pl_corpus *c, const pl_corpus_case *x) {
     return x == NULL || x->group == 0 ? "" : c->groups[x->group - 1].id;
 }
 
+/* ---- groups that signatures join, within a run or across the two ---- */
+
+static size_t cause_of(const diff *d, size_t group) {
+    while (d->cause[group] != group)
+        group = d->cause[group] = d->cause[d->cause[group]];
+    return group;
+}
+
+static pl_status join_groups(diff *d, pl_err *err) {
+    const size_t n_before = d->before->n_groups, n = n_before + d->now->n_groups;
+    d->cause = pl_arena_array(d->arena, n + 1, sizeof *d->cause);
+    if (d->cause == NULL) return pl_fail_memory(err, n);
+    for (size_t i = 0; i < n; i++)
+        d->cause[i] = i;
+    for (size_t i = 0; i < d->now->n_groups; i++) {
+        const pl_corpus_group *g = &d->now->groups[i];
+        for (size_t k = 0; k <= g->n_also; k++) {
+            const char *id = k == 0 ? g->id : g->also[k - 1];
+            const size_t at = (size_t)(uintptr_t)pl_strmap_get(&d->ids_before, id) - 1;
+            if (at < n_before) d->cause[cause_of(d, at)] = cause_of(d, n_before + i);
+        }
+    }
+    return PL_OK;
+}
+
 static bool same_group(const diff *d, const pl_corpus_case *before, const pl_corpus_case *now) {
     if (before->group == 0 || now->group == 0) return before->group == now->group;
-    return pl_corpus_same_group(&d->before->groups[before->group - 1],
-                                &d->now->groups[now->group - 1]);
+    return cause_of(d, before->group - 1) == cause_of(d, d->before->n_groups + now->group - 1);
 }
 
 static void add(diff *d, const pl_corpus_case *before, const pl_corpus_case *now) {
@@ -95,10 +121,8 @@ static const char *status(const pl_corpus_case *x) {
     return x == NULL ? "absent" : pl_item_status_name(x->status);
 }
 
-static bool has_group(const pl_corpus *c, const pl_corpus_group *group) {
-    for (size_t i = 0; i < c->n_groups; i++)
-        if (pl_corpus_same_group(&c->groups[i], group)) return true;
-    return false;
+static bool has_group(const diff *d, int side, const pl_corpus_group *group) {
+    return pl_corpus_find_group(side == 0 ? &d->ids_before : &d->ids_now, group) != SIZE_MAX;
 }
 
 static void put_json(const diff *d, pl_buf *out) {
@@ -109,12 +133,11 @@ static void put_json(const diff *d, pl_buf *out) {
     pl_json_put_int(&j, "worse", (int64_t)d->n_worse);
     pl_json_put_int(&j, "better", (int64_t)d->n_better);
     for (int side = 0; side < 2; side++) {
-        const pl_corpus *has = side == 0 ? d->now : d->before,
-                        *other = side == 0 ? d->before : d->now;
+        const pl_corpus *has = side == 0 ? d->now : d->before;
         pl_json_key(&j, side == 0 ? "new_groups" : "fixed_groups");
         pl_json_array_begin(&j);
         for (size_t i = 0; i < has->n_groups; i++) {
-            if (has_group(other, &has->groups[i])) continue;
+            if (has_group(d, side, &has->groups[i])) continue;
             pl_json_object_begin(&j);
             pl_json_put_string(&j, "id", has->groups[i].id);
             pl_json_put_string(&j, "name", has->groups[i].name);
@@ -150,10 +173,9 @@ static void put_text(const diff *d, pl_buf *out) {
     pl_buf_printf(out, "%zu worse, %zu better, %zu changed in all, %zu the same\n", d->n_worse,
                   d->n_better, d->n_changes, d->n_same);
     for (int side = 0; side < 2; side++) {
-        const pl_corpus *has = side == 0 ? d->now : d->before,
-                        *other = side == 0 ? d->before : d->now;
+        const pl_corpus *has = side == 0 ? d->now : d->before;
         for (size_t i = 0; i < has->n_groups; i++) {
-            if (has_group(other, &has->groups[i])) continue;
+            if (has_group(d, side, &has->groups[i])) continue;
             const size_t at = out->n_bytes;
             pl_buf_printf(out, "%s  %s  %s (", side == 0 ? "new group" : "fixed group",
                           has->groups[i].id, has->groups[i].name);
@@ -179,9 +201,14 @@ pl_status pl_corpus_diff(const pl_corpus *before, const pl_corpus *now, bool jso
     diff d = { .before = before, .now = now, .arena = pl_arena_new() };
     if (d.arena == NULL) return pl_fail_memory(err, 1);
     d.by_place = !share_a_backend(before, now);
-    const pl_status st = match(&d, err);
+    pl_status st = pl_corpus_index_groups(before->groups, before->n_groups, &d.ids_before, err);
+    if (st == PL_OK) st = pl_corpus_index_groups(now->groups, now->n_groups, &d.ids_now, err);
+    if (st == PL_OK) st = join_groups(&d, err);
+    if (st == PL_OK) st = match(&d, err);
     if (st == PL_OK) (json ? put_json : put_text)(&d, out);
     *worse = d.n_worse > 0;
+    pl_strmap_release(&d.ids_before);
+    pl_strmap_release(&d.ids_now);
     pl_arena_free(d.arena);
     return st == PL_OK && !pl_buf_ok(out) ? pl_fail_memory(err, out->n_bytes) : st;
 }

@@ -173,18 +173,30 @@ static void put_case(pl_json *j, const pl_corpus *c, const pl_corpus_case *x) {
     pl_json_object_end(j);
 }
 
-static bool has_id(const pl_corpus_group *g, const char *id) {
-    bool has = strcmp(g->id, id) == 0;
-    for (size_t i = 0; i < g->n_also; i++)
-        has = has || strcmp(g->also[i], id) == 0;
-    return has;
+static pl_status index_id(pl_strmap *index, const char *id, size_t at, pl_err *err) {
+    if (pl_strmap_has(index, id)) return PL_OK; /* the first group that has it */
+    return pl_strmap_put(index, id, (void *)(uintptr_t)(at + 1)) == 0 ? PL_OK
+                                                                      : pl_fail_memory(err, 1);
 }
 
-bool pl_corpus_same_group(const pl_corpus_group *a, const pl_corpus_group *b) {
-    bool same = has_id(b, a->id);
-    for (size_t i = 0; i < a->n_also; i++)
-        same = same || has_id(b, a->also[i]);
-    return same;
+pl_status pl_corpus_index_groups(const pl_corpus_group *groups, size_t n, pl_strmap *out,
+                                 pl_err *err) {
+    *out = (pl_strmap)PL_STRMAP_INIT;
+    for (size_t i = 0; i < n; i++) {
+        PL_TRY(index_id(out, groups[i].id, i, err));
+        for (size_t k = 0; k < groups[i].n_also; k++)
+            PL_TRY(index_id(out, groups[i].also[k], i, err));
+    }
+    return PL_OK;
+}
+
+size_t pl_corpus_find_group(const pl_strmap *index, const pl_corpus_group *g) {
+    size_t found = (size_t)(uintptr_t)pl_strmap_get(index, g->id) - 1; /* none: SIZE_MAX */
+    for (size_t k = 0; k < g->n_also; k++) {
+        const size_t at = (size_t)(uintptr_t)pl_strmap_get(index, g->also[k]) - 1;
+        if (at < found) found = at;
+    }
+    return found;
 }
 
 void pl_corpus_put_also(pl_json *j, const pl_corpus_group *g) {

@@ -6,6 +6,7 @@
 #define PL_CORPUS_RESULT_H
 
 #include "base/door.h"
+#include "base/strmap.h"
 #include "flows/corpus/corpus.h"
 #include "flows/corpus/journal.h"
 #include "flows/corpus/worker.h"
@@ -76,8 +77,10 @@ pl_status pl_corpus_open(const char *folder, pl_corpus **out, pl_err *err);
 void pl_corpus_free(pl_corpus *corpus); /* NULL is fine */
 bool pl_corpus_is(const char *folder);  /* has a corpus.json */
 int pl_corpus_exit_code(const pl_corpus *corpus);
-/* Of two runs: have they a signature in common? */
-bool pl_corpus_same_group(const pl_corpus_group *a, const pl_corpus_group *b);
+/* Groups by their signatures: which group of another run has one in common with `g`? */
+pl_status pl_corpus_index_groups(const pl_corpus_group *groups, size_t n, pl_strmap *out,
+                                 pl_err *err);
+size_t pl_corpus_find_group(const pl_strmap *index, const pl_corpus_group *g); /* or SIZE_MAX */
 size_t pl_corpus_backend(const pl_corpus *corpus, const char *spec); /* position; SIZE_MAX */
 /* corpus.json */
 void pl_corpus_put_json(const pl_corpus *corpus, pl_buf *out);

@@ -15,10 +15,10 @@
 enum {
     DEPTH_MAX = 64,
     TENSORS_MAX = 1 << 20,
-    VISITS_MAX = 1 << 22, /* limit, because shared containers may be nested in each other */
+    VISITS_MIN = 1000, /* more only in a longer stream: shared containers may be nested */
     NAME_MAX_BYTES = 4096
 };
-#define COPIES_MIN ((size_t)1 << 30) /* of strided views; more only for a larger file */
+#define COPIES_MIN ((size_t)1 << 29) /* of strided views; more only for a larger file */
 
 typedef pl_pickle_value value;
 
@@ -32,7 +32,8 @@ typedef struct reader {
     pl_strmap names;    /* names used so far */
     pl_buf path;        /* path of the current value */
     size_t n_tensors, n_visits, n_copied;
-    int n_settings; /* Namespaces around what is walked */
+    size_t visits_max; /* a value takes at least a byte of the stream */
+    int n_settings;    /* Namespaces around what is walked */
     pl_npz_visit visit_take;
     void *ctx;
     pl_err *err;
@@ -375,7 +376,7 @@ static pl_status walk_ordered(reader *r, const value *v, int depth) {
 /* Text, numbers and containers of them: nothing that plumb would have to compare. */
 static bool is_plain_data(reader *r, const value *v, int depth) {
     if (v == NULL) return true;
-    if (depth > DEPTH_MAX || ++r->n_visits > VISITS_MAX || v->kind == PL_PICKLE_CALL ||
+    if (depth > DEPTH_MAX || ++r->n_visits > r->visits_max || v->kind == PL_PICKLE_CALL ||
         v->kind == PL_PICKLE_PERSISTENT)
         return false;
     for (size_t i = 0; i < v->n_items; i++)
@@ -429,8 +430,12 @@ static pl_status walk_call(reader *r, const value *v, int depth) {
 static pl_status walk(reader *r, const value *v, int depth) {
     if (depth > DEPTH_MAX)
         return pl_fail(r->err, PL_E_LIMIT, "%.200s: nested deeper than %d", here(r), DEPTH_MAX);
-    if (++r->n_visits > VISITS_MAX)
-        return pl_fail(r->err, PL_E_LIMIT, "more than %d values", VISITS_MAX);
+    if (++r->n_visits > r->visits_max)
+        return pl_fail(
+            r->err, PL_E_LIMIT,
+            "more than %zu values, which is more than data.pkl has bytes: containers are "
+            "nested in each other again and again",
+            r->visits_max);
     switch (v->kind) {
     case PL_PICKLE_NONE:
     case PL_PICKLE_TEXT: return PL_OK;
@@ -497,6 +502,7 @@ static pl_status read_archive(reader *r) {
         return pl_fail(r->err, PL_E_LIMIT, "data.pkl has %llu bytes, expected at most %d",
                        (unsigned long long)e->n_bytes, PL_PICKLE_BYTES_MAX);
     PL_TRY(pl_zip_read(e, &stream, &owned, r->err));
+    r->visits_max = stream.n_bytes > VISITS_MIN ? stream.n_bytes : VISITS_MIN;
     pl_status st = pl_pickle_read(stream, r->arena, &top, r->err);
     if (st == PL_OK) st = walk(r, top, 0);
     pl_free(owned);

@@ -182,6 +182,19 @@ static pl_status check_overlap(const pl_zip *zip, pl_err *err) {
     return overlap ? fail_zip(err, "entries overlap") : PL_OK;
 }
 
+/* All of an archive is in memory at once. Weights deflate to half, masks to a hundredth. */
+static pl_status check_inflated(const pl_zip *zip, size_t n_archive, pl_err *err) {
+    const uint64_t least = (uint64_t)1 << 29, most = 64 * (uint64_t)n_archive;
+    uint64_t n = 0;
+    for (size_t i = 0; i < zip->n_entries; i++)
+        if (zip->entries[i].method != 0) n += zip->entries[i].n_bytes;
+    if (n <= least || n <= most) return PL_OK;
+    return pl_fail(err, PL_E_LIMIT,
+                   "zip archive: %zu bytes that inflate to %llu; at most 512 MB or 64 times the "
+                   "file, so save it uncompressed",
+                   n_archive, (unsigned long long)n);
+}
+
 pl_status pl_zip_open(pl_bytes archive, pl_zip *out, pl_err *err) {
     directory dir = { 0, 0, 0 };
     pl_status st = PL_OK;
@@ -197,6 +210,7 @@ pl_status pl_zip_open(pl_bytes archive, pl_zip *out, pl_err *err) {
         zip.n_entries++;
     }
     PL_TRY_GOTO(done, st, check_overlap(&zip, err));
+    PL_TRY_GOTO(done, st, check_inflated(&zip, archive.n_bytes, err));
     *out = zip;
     return PL_OK;
 done:

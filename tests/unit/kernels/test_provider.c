@@ -49,13 +49,15 @@ static void test_provider__versions_tell_them_apart(void **state) {
     assert_int_equal(n, strlen(blas) - strlen(PLUMB_VERSION " "));
 }
 
+static const char *const settings[] = { "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS",
+                                        "OMP_NUM_THREADS", "DNNL_MAX_CPU_ISA" };
+enum { N_SETTINGS = sizeof settings / sizeof *settings };
+
 /* The library's settings are for its loading only: programs that plumb starts inherit none. */
 static void test_provider__leaves_the_environment_alone(void **state) {
     (void)state;
-    const char *const names[] = { "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS",
-                                  "DNNL_MAX_CPU_ISA" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_null(getenv(names[i]));
+    for (size_t i = 0; i < N_SETTINGS; i++)
+        assert_null(getenv(settings[i]));
 }
 
 enum { M = 61, N = 45, K = 33 };
@@ -130,5 +132,7 @@ int main(void) {
         cmocka_unit_test(test_provider__batches_may_run_backwards),
         cmocka_unit_test(test_provider__nan_times_zero_is_nan_with_each),
     };
+    for (size_t i = 0; i < N_SETTINGS; i++) /* the user may have set some */
+        unsetenv(settings[i]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

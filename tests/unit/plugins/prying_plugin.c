@@ -1,5 +1,5 @@
-/* A plugin that reaches for what is not its own: what=read|write|socket|fork|exec|thread happens in
- * run(), which fails with "got through" or with the system's reason. "thread" must work. */
+/* A plugin that reaches for what is not its own: what=read|write|socket|fork|exec|thread|… happens
+ * in run(), which fails with "got through" or with the system's reason. "thread" must work. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,8 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static const plumb_host *host;
@@ -40,9 +44,28 @@ static int try_open(int flags) {
     return open(path == NULL ? "" : path, flags | O_CLOEXEC, 0600);
 }
 
+/* Modes, owners and times of a file that cannot even be read; device nodes; terminals. */
+static int try_metadata(const char *what) {
+    const char *path = getenv("PLUMB_TEST_SECRET"), *tmp = getenv("TMPDIR");
+    char node[300];
+    char key = 'x';
+    path = path == NULL ? "" : path;
+    if (strcmp(what, "chmod") == 0) return chmod(path, 0600) < 0 ? errno : 0;
+    if (strcmp(what, "chown") == 0) return chown(path, getuid(), getgid()) < 0 ? errno : 0;
+    if (strcmp(what, "touch") == 0) return utimensat(AT_FDCWD, path, NULL, 0) < 0 ? errno : 0;
+    if (strcmp(what, "xattr") == 0) return setxattr(path, "user.x", "y", 1, 0) < 0 ? errno : 0;
+    if (strcmp(what, "terminal") == 0) return open("/dev/ptmx", O_RDWR | O_CLOEXEC) < 0 ? errno : 0;
+    if (strcmp(what, "type") == 0) return ioctl(2, TIOCSTI, &key) < 0 ? errno : 0;
+    if (strcmp(what, "node") != 0) return -1;
+    snprintf(node, sizeof(node), "%s/zero", tmp == NULL ? "." : tmp);
+    return mknod(node, S_IFCHR | 0600, makedev(1, 5)) < 0 ? errno : 0;
+}
+
 /* 0 when it worked. */
 static int try_it(const char *what) {
     pthread_t thread;
+    const int known = try_metadata(what);
+    if (known >= 0) return known;
     if (strcmp(what, "read") == 0) return try_open(O_RDONLY) < 0 ? errno : 0;
     if (strcmp(what, "write") == 0) return try_open(O_WRONLY | O_CREAT) < 0 ? errno : 0;
     if (strcmp(what, "socket") == 0) return socket(AF_INET, SOCK_STREAM, 0) < 0 ? errno : 0;

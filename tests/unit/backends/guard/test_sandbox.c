@@ -118,6 +118,24 @@ static void test_sandbox__connections_and_processes_are_stopped_and_named(void *
     }
 }
 
+/* What Landlock has no right for: modes, owners, times, attributes; and what root could use to get
+ * round it: a device node of its own, typing into the user's terminal. */
+static void test_sandbox__metadata_devices_and_terminals_are_out_of_reach(void **state) {
+    static const char *const cases[][2] = {
+        { "chmod", "Operation not permitted" },      { "chown", "Operation not permitted" },
+        { "touch", "Operation not permitted" },      { "xattr", "Operation not permitted" },
+        { "type", "type: Operation not permitted" }, { "terminal", "Permission denied" },
+    };
+    (void)state;
+    if (!available()) skip();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const answer a = ask(cases[i][0], PLUMB_SANDBOX_ON, NULL);
+        expect(&a, cases[i][1]);
+    }
+    const answer node = ask("node", PLUMB_SANDBOX_ON, NULL); /* for others than root in any case */
+    if (strstr(node.message, "got through") != NULL) fail_msg("%s", node.message);
+}
+
 static void test_sandbox__threads_work(void **state) {
     (void)state;
     const answer a = ask("thread", PLUMB_SANDBOX_ON, NULL);
@@ -125,7 +143,7 @@ static void test_sandbox__threads_work(void **state) {
 }
 
 static void test_sandbox__off_lifts_it(void **state) {
-    static const char *const cases[] = { "read", "write", "socket", "fork" };
+    static const char *const cases[] = { "read", "write", "socket", "fork", "chmod", "touch" };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const answer a = ask(cases[i], PLUMB_SANDBOX_OFF, NULL);
@@ -168,6 +186,7 @@ int main(void) {
         cmocka_unit_test(test_sandbox__files_outside_cannot_be_read_or_written),
         cmocka_unit_test(test_sandbox__the_models_folder_can_be_read_but_not_written),
         cmocka_unit_test(test_sandbox__connections_and_processes_are_stopped_and_named),
+        cmocka_unit_test(test_sandbox__metadata_devices_and_terminals_are_out_of_reach),
         cmocka_unit_test(test_sandbox__threads_work),
         cmocka_unit_test(test_sandbox__off_lifts_it),
         cmocka_unit_test(test_sandbox__a_guard_that_was_not_asked_says_so),
