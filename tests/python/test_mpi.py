@@ -123,8 +123,8 @@ def kill_at(mpi, n, rank, lines, tmp, out, flags=(), wrapper=()):
 def in_flight(folder, rank):
     part = folder / "parts" / ("1-of-1.jsonl" if rank == 0 else f"1-of-1-rank{rank}.jsonl")
     rows = [json.loads(line) for line in part.read_text().splitlines()]
-    done = {r["key"] for r in rows if r["t"] == "done"}
-    return [r["key"] for r in rows if r["t"] == "start" and r["key"] not in done]
+    last = {r["key"]: r["t"] for r in rows if "key" in r}
+    return [key for key, what in last.items() if what == "start"]
 
 
 def test_killed_rank_loses_only_what_was_in_flight(tmp):
