@@ -52,6 +52,7 @@ typedef struct pl_bug {
     const char *pass;    /* of the backend; "" = not known */
     const char *message; /* without names and numbers; "" */
     const char *ops;     /* operator types of the repro, sorted, "Add Conv"; "" = no repro */
+    const char *edges;   /* which feeds which there, sorted, "Conv>Add" */
 } pl_bug;
 /* Names and numbers become '_' and '#'. NULL when out of memory. */
 const char *pl_message_shape(pl_arena *arena, const char *message);

@@ -425,7 +425,7 @@ pl_status pl_worker_item(const pl_work *work, pl_buf *answer, pl_err *err) {
                .version = "",
                .blamed = "",
                .timeout = work->limits.timeout / part_of_time,
-               .bug = { "", "", "", "", "", "", "" } };
+               .bug = { "", "", "", "", "", "", "", "" } };
     pl_status st = PL_OK;
     x.session = pl_path_join(x.folder, "session");
     x.repro = pl_path_join(x.folder, "repro");
