@@ -1161,7 +1161,7 @@ typedef struct plumb_corpus_options {
     const char *output;         /* folder; required, except to merge one folder in place */
     const char *shard;          /* "I/N", I from 1: only this part of the items; NULL = all */
     int jobs;                   /* items at a time; 0 = one for each CPU */
-    double timeout;             /* seconds for one item; 600; 0 = none */
+    double timeout;             /* seconds for one step of an item; 600; 0 = none */
     uint64_t memory_limit;      /* bytes for an item's process and for the backend's; 0 = none */
     size_t max_queries;         /* for minifying one item; 200; 0 = do not minify */
     int max_deaths;             /* skip an item that was running in so many crashes; 2; 0 = never */

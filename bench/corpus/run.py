@@ -7,8 +7,7 @@
                                        and no other, must be shown as fixed. Goes on with what is in WORK. Exit 1 if not.
   bench/corpus/run.py judge OUT MODELS the same check of an output that is there
   bench/corpus/run.py onnx [OUT]       Debian's libonnx-testdata x 2 versions: at least 1,500 items; prints the table
-  bench/corpus/run.py cost [N]         N small models (200): CPU time of `plumb corpus` against that of as many `plumb run --strict-accuracy`,
-                                       one and two jobs, peak memory of the scheduler
+  bench/corpus/run.py cost [N]         the same as two_cores.py [N]: CPU time against single runs, two cores against one
 
 PLUMB is build/plumb unless set. Figures: bench/corpus/README.md."""
 
@@ -16,7 +15,6 @@ import collections
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,6 +22,7 @@ import time
 from pathlib import Path
 
 import make
+import two_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
@@ -159,35 +158,6 @@ def groups(work, step, jobs):
     return 1 if wrong else 0
 
 
-def cpu():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def cost(n):
-    with tempfile.TemporaryDirectory() as tmp:
-        folder = Path(tmp) / "m"
-        folder.mkdir()
-        for i in range(n):
-            (folder / f"m{i}.onnxtxt").write_text('<ir_version: 8, opset_import: ["" : 17]>\n'
-                                                  f"g (float[4,{i % 50 + 8}] x) => (float[4,{i % 50 + 8}] y) {{ t = Sigmoid(x) u = Mul(x, t) y = Softmax(u) }}\n")
-        env = dict(os.environ, ORT_DISABLE_TELEMETRY="1")
-        before = cpu()
-        for model in sorted(folder.iterdir()):
-            subprocess.run([PLUMB, "run", str(model), "--strict-accuracy", "--backend", "ort:threads=1", "--threads", "1", "-q"], env=env,
-                           stdout=subprocess.DEVNULL, check=True)
-        single = cpu() - before
-        print(f"{n} models: {single:.1f} s of CPU as single runs")
-        for jobs in (1, 2):
-            before, begin = cpu(), time.monotonic()
-            done = subprocess.run(["/usr/bin/time", "-f", "%M kB", PLUMB, "corpus", str(folder), "--backend", "ort:threads=1", "-o", f"{tmp}/o{jobs}",
-                                   "--jobs", str(jobs), "-q"], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
-            used = cpu() - before
-            print(f"corpus, {jobs} job{'s' if jobs > 1 else ''}: {used:.1f} s of CPU ({used / single:.2f}), {time.monotonic() - begin:.1f} s; largest process "
-                  f"{done.stderr.strip().splitlines()[-1]}")
-    return 0
-
-
 def main():
     what, rest = (sys.argv[1:2] or [""])[0], sys.argv[2:]
     if what == "groups":
@@ -200,7 +170,7 @@ def main():
         run(DATA, backends(versions()[-2:], ("all",)), rest[0] if rest else tempfile.mkdtemp() + "/out", "--max-queries", "40", "--timeout", "120")
         return 0
     if what == "cost":
-        return cost(int(rest[0]) if rest else 200)
+        return two_cores.main(int(rest[0]) if rest else 600)
     sys.exit(__doc__)
 
 

@@ -13,6 +13,7 @@
 #include "pair/layout.h"
 #include "session/detail.h"
 #include "store/blob.h"
+#include "store/recording_pieces.h"
 
 enum { SHARED_BYTES = 4 << 20, UNKNOWN_BYTES = 1 << 20, WALK_MAX = 64 };
 
@@ -157,6 +158,7 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
         w->shared ? pl_judge_measured(judge, pool, &pair, a, b, &w->acc, &w->judged, &trouble)
                   : pl_judge_tensors(judge, pool, &pair, a, b, &w->judged, &trouble);
     if (st == PL_E_MEMORY) return pl_fail_memory(err, 0);
+    if (st != PL_OK && a->data == NULL) return PL_E_NOT_FOUND; /* measure_away */
     if (st != PL_OK) { /* the rule does not apply to this value; judge the others */
         w->point->facts.compared = false;
         snprintf(w->judged.reason, sizeof w->judged.reason, "profile %s cannot compare it: %.300s",
@@ -172,7 +174,10 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
         w->point->facts.rule = PL_FACT_UNKNOWN;
         snprintf(w->judged.reason, sizeof w->judged.reason, "every element is NaN on both sides");
     }
-    if (w->judged.rule_fails && *w->layout == '\0') PL_TRY(tell_order(w, a, b, err));
+    if (w->judged.rule_fails && *w->layout == '\0') {
+        if (a->data == NULL) return PL_E_NOT_FOUND;
+        PL_TRY(tell_order(w, a, b, err));
+    }
     w->point->precision = pair.precision;
     w->done = true;
     if (w->wants_detail)
@@ -226,12 +231,41 @@ pl_status pl_sync_probe_side(pl_side *side, const pl_tensor *t, pl_err *err) {
     return st;
 }
 
+static pl_status no_elements(const pl_record *r, const pl_record *shape, pl_tensor **out,
+                             pl_err *err) {
+    return pl_tensor_borrow(r->dtype, shape->rank, shape->dims, NULL, NULL, NULL, out, err);
+}
+
+/* From the accumulators alone, for tensors on other machines. *enough is false when the verdict
+ * depends on elements: the tensors then travel. */
+static pl_status measure_away(const syncing *s, pl_pool *pool, work *w, bool *enough, pl_err *err) {
+    const bool torch = s->options->judge.profile == PL_PROFILE_TORCH;
+    const bool whole = *w->layout == '\0', plain = whole || pl_layout_is_part(w->layout);
+    const pl_record *kept =
+        strncmp(w->layout, "a: ", 3) == 0 ? w->b : w->a; /* the other one is cut */
+    pl_tensor *a = NULL, *b = NULL;
+    *enough = false;
+    if (!w->shared || !plain || torch || w->wants_detail || w->user != NULL) return PL_OK;
+    pl_status st = no_elements(w->a, whole ? w->a : kept, &a, err);
+    if (st == PL_OK) st = no_elements(w->b, whole ? w->b : kept, &b, err);
+    if (st == PL_OK) st = measure_tensors(s, pool, w, a, b, err);
+    pl_tensor_unref(a);
+    pl_tensor_unref(b);
+    *enough = st == PL_OK;
+    return st == PL_E_NOT_FOUND ? PL_OK : st;
+}
+
 static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) {
     pl_tensor *a = NULL, *b = NULL;
     pl_status st = PL_OK;
     if (!w->a->has_data || !w->b->has_data) {
         judge_by_hash(w);
         return PL_OK;
+    }
+    if (w->away) {
+        bool enough = false;
+        PL_TRY(measure_away(s, pool, w, &enough, err));
+        if (enough) return PL_OK;
     }
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[0]->recording, w->a, &a, err));
     PL_TRY_GOTO(done, st, pl_recording_read(s->side[1]->recording, w->b, &b, err));
@@ -302,7 +336,7 @@ static pl_status run_works(syncing *s, pl_err *err) {
     for (size_t i = 0; i < s->n_works; i++) {
         work *w = &s->works[i];
         if (w->a == NULL || w->b == NULL) continue;
-        if (w->user == NULL && !w->wants_detail && !is_shared(s, w)) {
+        if (w->user == NULL && !w->wants_detail && !is_shared(s, w) && !w->away) {
             whole[n++] = w;
             continue;
         }
@@ -428,6 +462,8 @@ static pl_status add_pair(syncing *s, const pl_pair *pair, size_t at, pl_err *er
         return pl_fail(err, PL_E_INTERNAL, "pair '%s' is missing from the recordings", a->name);
     for (size_t i = 0; i < s->options->n_details; i++)
         w->wants_detail = w->wants_detail || strcmp(s->options->details[i], p->value) == 0;
+    w->away = !pl_recording_is_in_reach(s->side[0]->recording, w->a, 0) ||
+              !pl_recording_is_in_reach(s->side[1]->recording, w->b, 0);
     w->n_bytes = bytes_of(w->a) + bytes_of(w->b);
     s->n_bytes += w->n_bytes;
     if (s->options->n_user_metrics > 0) {

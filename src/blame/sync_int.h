@@ -23,6 +23,7 @@ typedef struct pl_sync_work {
     pl_err err;
     bool shared; /* the ranks have measured it: acc, and the hashes and probes of both sides */
     pl_accumulators acc;
+    bool away; /* on rank 0: a tensor lies on another machine */
 } pl_sync_work;
 
 typedef struct pl_syncing {

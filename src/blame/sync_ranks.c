@@ -16,6 +16,7 @@
 #include "blame/sync_int.h"
 #include "metric/accumulate_part.h"
 #include "pair/layout.h"
+#include "store/recording_pieces.h"
 
 /* A rank gets several units, so that their sizes even out. */
 enum { UNITS_PER_RANK = 4 };
@@ -67,6 +68,19 @@ static bool can_share(const pl_sync_work *w) {
            w->b->has_shape && w->a->dtype != PL_STRING && w->b->dtype != PL_STRING;
 }
 
+static bool reaches(const sharing *h, int rank, const pl_sync_work *w) {
+    return pl_recording_is_in_reach(h->s->side[0]->recording, w->a, rank) &&
+           pl_recording_is_in_reach(h->s->side[1]->recording, w->b, rank);
+}
+
+/* How many ranks see both tensors. */
+static int n_reaching(const sharing *h, const pl_sync_work *w) {
+    int n = 0;
+    for (int r = 0; r < pl_ranks_size(h->ranks); r++)
+        n += reaches(h, r, w);
+    return n;
+}
+
 static int64_t parts_of(const pl_sync_work *w) {
     int64_t n = 0;
     const bool plain =
@@ -103,7 +117,8 @@ static bool cut(sharing *h, size_t i, int64_t n_parts, int64_t share) {
     return ok;
 }
 
-/* A piece "rank3/…" of a recording in pieces is read by rank 3: often that is where it lies. */
+/* A piece "rank3/…" of a recording in pieces is read by rank 3: often that is where it lies. What
+ * lies on other machines is read by a rank that sees it. */
 static int home_of(const sharing *h, const unit *u) {
     const pl_sync_work *w = &h->s->works[u->work];
     int n = -1;
@@ -127,11 +142,12 @@ static pl_status assign(sharing *h, pl_err *err) {
         order[i] = &h->units[i];
     if (ok && h->n_units > 1) qsort(order, h->n_units, sizeof(unit *), larger_first);
     for (size_t i = 0; ok && i < h->n_units; i++) {
+        const pl_sync_work *w = &h->s->works[order[i]->work];
         int least = 0;
         for (int r = 1; r < n_ranks; r++)
-            if (load[r] < load[least]) least = r;
+            if (reaches(h, r, w) && (!reaches(h, least, w) || load[r] < load[least])) least = r;
         const int home = home_of(h, order[i]);
-        order[i]->rank = home >= 0 ? home : least;
+        order[i]->rank = home >= 0 && reaches(h, home, w) ? home : least;
         load[order[i]->rank] += order[i]->n_bytes + 1;
     }
     pl_free(load);
@@ -147,8 +163,10 @@ static pl_status make_plan(sharing *h, pl_err *err) {
     bool ok = true;
     for (size_t i = 0; ok && i < h->s->n_works; i++) {
         const pl_sync_work *w = &h->s->works[i];
-        if (!can_share(w)) continue;
-        const int64_t n_parts = parts_of(w);
+        const int n_reach = can_share(w) ? n_reaching(h, w) : 0;
+        if (n_reach == 0) continue; /* rank 0 measures it */
+        /* Rank 0 looks into what is cut. */
+        const int64_t n_parts = n_reach == pl_ranks_size(h->ranks) ? parts_of(w) : 1;
         ok = n_parts > 1 && w->n_bytes > share
                  ? cut(h, i, n_parts, share)
                  : add_unit(h, (unit){ .kind = UNIT_WHOLE, .work = i, .n_bytes = w->n_bytes });

@@ -91,6 +91,8 @@ static void bound_block(void *ctx, int64_t begin, int64_t end) {
 static pl_status find_worst(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, double tol,
                             double scale, worst *out, pl_err *err) {
     pl_tensor *ca = NULL, *cr = NULL;
+    if (a->data == NULL && a->n_elements > 0)
+        return pl_fail(err, PL_E_NOT_FOUND, "elements not found: they lie on another machine");
     const int64_t n_blocks = (a->n_elements + BLOCK - 1) / BLOCK;
     worst *blocks = pl_calloc((size_t)n_blocks + 1, sizeof *blocks);
     if (blocks == NULL) return pl_fail_memory(err, (size_t)n_blocks * sizeof *blocks);

@@ -310,7 +310,7 @@ static pl_status open_safetensors(pl_recording *rec, pl_err *err) {
     return PL_OK;
 }
 
-static pl_status recording_new(const char *path, pl_recording **out, pl_err *err) {
+pl_status pl_recording_new(const char *path, pl_recording **out, pl_err *err) {
     pl_recording *rec = pl_calloc(1, sizeof *rec);
     struct pl_recording_int *in = pl_calloc(1, sizeof *in);
     pl_arena *arena = pl_arena_new();
@@ -350,7 +350,7 @@ static pl_status open_file(pl_recording *rec, pl_err *err) {
 pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording **out,
                                 pl_err *err) {
     pl_recording *rec = NULL;
-    PL_TRY(recording_new(name, &rec, err));
+    PL_TRY(pl_recording_new(name, &rec, err));
     rec->internal->map = pl_file_map_ref(map);
     const pl_status st = open_file(rec, err);
     if (st != PL_OK) {
@@ -363,7 +363,7 @@ pl_status pl_recording_open_map(pl_file_map *map, const char *name, pl_recording
 
 static pl_status open_folder(const char *path, pl_recording **out, pl_err *err) {
     pl_recording *rec = NULL;
-    PL_TRY(recording_new(path, &rec, err));
+    PL_TRY(pl_recording_new(path, &rec, err));
     pl_status st = pl_dir_open(path, &rec->internal->dir, err);
     if (st == PL_OK) st = pl_import_folder(rec, err);
     if (st != PL_OK) {
@@ -384,7 +384,7 @@ pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording
         return opened;
     }
     pl_recording *rec = NULL;
-    PL_TRY(recording_new(name, &rec, err));
+    PL_TRY(pl_recording_new(name, &rec, err));
     rec->internal->is_nested = true;
     pl_status st = pl_dir_open_in(dir, name, &rec->internal->dir, err);
     if (st == PL_OK) st = pl_import_folder(rec, err);
@@ -518,6 +518,7 @@ pl_status pl_recording_read(const pl_recording *rec, const pl_record *r, pl_tens
     case PL_SOURCE_NESTED:
         st = pl_recording_read(r->source->nested, r->source->record, &t, err);
         break;
+    case PL_SOURCE_REMOTE: st = pl_remote_read(rec, r->source, &t, err); break;
     case PL_SOURCE_JOINED: st = pl_joined_read(rec, r->source, &t, err); break;
     case PL_SOURCE_GGUF: st = pl_gguf_read(rec->internal->gguf, r->source->gguf, &t, err); break;
     }

@@ -9,6 +9,7 @@
 #include "base/json_read.h"
 #include "base/strmap.h"
 #include "store/recording.h"
+#include "store/recording_pieces.h"
 #include "tensor/file/gguf.h"
 #include "tensor/file/safetensors.h"
 
@@ -20,6 +21,7 @@ typedef enum pl_source_kind {
     PL_SOURCE_BASE64, /* an npy file in base64 */
     PL_SOURCE_GGUF,
     PL_SOURCE_NESTED, /* a record of a nested recording: one rank's */
+    PL_SOURCE_REMOTE, /* of a piece that lies out of reach */
     PL_SOURCE_JOINED  /* combined from other records of this recording */
 } pl_source_kind;
 
@@ -34,7 +36,9 @@ typedef struct pl_record_source {
     size_t n_text;
     const pl_recording *nested; /* NESTED */
     const pl_record *record;
-    pl_join join; /* JOINED */
+    const unsigned char *owners; /* NESTED, REMOTE: recording_pieces.h; NULL = all. REMOTE: path is
+                                    the key */
+    pl_join join;                /* JOINED */
     int axis;
     const char *const *parts; /* keys */
     size_t n_parts;
@@ -49,9 +53,12 @@ struct pl_recording_int {
     pl_strmap by_key;    /* -> index + 1 */
     pl_strmap next_call; /* key that occurred before -> int64_t */
     size_t capacity;
-    bool is_nested; /* in a folder of ranks */
+    bool is_nested;       /* in a folder of ranks */
+    pl_piece_fetch fetch; /* of pieces out of reach */
 };
 
+/* Empty, with this path. */
+pl_status pl_recording_new(const char *path, pl_recording **out, pl_err *err);
 /* A new record with this key and value; a key that is taken gets #1, #2, …, and `call` with it.
  * NULL when out of memory. Strings are copied. Pointers to records are valid until the next
  * call. */
@@ -72,6 +79,11 @@ pl_status pl_import_folder(pl_recording *rec, pl_err *err);
 /* A folder of one recording for each rank: NAME of rank 0 is "rank0/NAME". */
 bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names);
 pl_status pl_import_ranks(pl_recording *rec, const pl_dir_list *names, pl_err *err);
+/* The number of a rank's recording in the folder, by its name; -1: it is none. The second does not
+ * look at the file. */
+int pl_import_rank_of(const pl_dir *dir, const char *name);
+int pl_import_number_of(const char *name);
+pl_status pl_import_rank(pl_recording *rec, int rank, const char *name, pl_err *err);
 /* Opens a recording in the folder of `rec`, which closes it at the end; and adds one of its records
  * under a key of its own (NULL = out of memory). */
 pl_status pl_import_nested(pl_recording *rec, const char *name, pl_recording **out, pl_err *err);
@@ -87,6 +99,9 @@ pl_status pl_import_llama_logits(pl_recording *rec, pl_err *err);
 pl_status pl_recording_open_in(const pl_dir *dir, const char *name, pl_recording **out,
                                pl_err *err);
 pl_status pl_joined_read(const pl_recording *rec, const pl_record_source *source, pl_tensor **out,
+                         pl_err *err);
+/* recording_pieces.c */
+pl_status pl_remote_read(const pl_recording *rec, const pl_record_source *source, pl_tensor **out,
                          pl_err *err);
 pl_status pl_import_base64(const pl_record_source *source, pl_tensor **out, pl_err *err);
 

@@ -35,13 +35,17 @@ def command(out, *more):
 def check(tmp, out, undisturbed):
     """None, or what is wrong."""
     items = json.loads((tmp / out / "items.json").read_text())["items"]
-    done = []
+    done, steps = [], []
     for line in (tmp / out / "parts/1-of-1.jsonl").read_text().splitlines():
         row = json.loads(line)
         if row["t"] == "done":
             done.append(row["key"])
+        if row["t"] == "part":
+            steps.append((row["key"], row["n"]))
     if sorted(done) != sorted(i["key"] for i in items):
         return f"{len(items)} items, {len(done)} done, {len(set(done))} of them distinct"
+    if len(steps) != len(set(steps)):
+        return "a finished step was done again"
     if (tmp / out / "corpus.json").read_bytes() != undisturbed:
         return "corpus.json is not that of the undisturbed run"
     return None
@@ -78,7 +82,7 @@ def main():
                 if run.returncode != -signal.SIGKILL:
                     break
                 journal = tmp / out / "parts/1-of-1.jsonl"
-                hits += journal.exists() and journal.read_text().count('"start"') > journal.read_text().count('"done"')
+                hits += journal.exists() and journal.read_text().count('"t":"start"') > journal.read_text().count('"t":"done"') + journal.read_text().count('"t":"part"')
                 resume = ("--resume",)
             why = f"exit {run.returncode}, expected 1: {said.strip()}" if run.returncode != 1 else check(tmp, out, undisturbed)
         print(f"{'not ' if why else ''}ok 1 - {kills} kills in {runs} runs of {len(BODIES) * len(BACKENDS)} items, {hits} with items in flight")

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """The scripts of examples/corpus give the bytes of one run: GNU parallel for real, Kubernetes, GitHub Actions and Bazel with the variables that
-their schedulers set; with --full a Slurm of three nodes on this machine (slurmctld, slurmd, munged), where a task is requeued in the middle. TAP."""
+their schedulers set; with --full a Slurm of three nodes on this machine (slurmctld, slurmd, munged), where a task is requeued in the middle, and where srun starts ranks of MPICH. TAP."""
 
+import json
 import os
 import re
 import shutil
@@ -233,6 +234,49 @@ def test_slurm(folder):
         same(folder, "corpus", whole)
         n_opens = begun.read_text().count('"open"')
     return f"jobs on {len(nodes)} nodes; the requeued task began {n_opens} time{'s' if n_opens > 1 else ''}"
+
+
+def test_srun_with_mpi(folder):
+    """Ranks of MPICH that srun starts, two on each node: the bytes of a run without MPI; and one that is killed, whose parent names its item."""
+    if not FULL:
+        raise Skip("only with --full")
+    missing = [p for p in ("slurmctld", "slurmd", "munged", "srun") if not shutil.which(p)]
+    if missing or os.geteuid() != 0:
+        raise Skip(f"requires root and {', '.join(missing) or 'slurm-wlm'} (apt-get install slurm-wlm munge)")
+    if not (Path(BUILD) / "plumb-mpich.so").exists():
+        raise Skip("plumb-mpich.so was not built")
+    whole = prepare(folder)
+    (folder / "slurm").mkdir()
+    corpus = [f"{BUILD}/plumb", "corpus", "models.txt", *BACKENDS.split(), "--deaths", "0", "-q", "-o"]
+    with Cluster(folder / "slurm") as cluster:
+        env = {**ENV, **cluster.env}
+        srun = ["srun", "--mpi=pmi2", "--overcommit", "-N", "3", "-n", "6", *corpus]
+        done = subprocess.run([*srun, "ranks"], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 1, f"exit {done.returncode}: {done.stdout}{done.stderr}"
+        parts = {p.name for p in (folder / "ranks/parts").iterdir()}
+        assert {f"1-of-1-rank{i}.jsonl" for i in range(1, 6)} <= parts, parts
+        same(folder, "ranks", whole)
+        for attempt in range(6):
+            out = folder / f"killed{attempt}"
+            run = subprocess.Popen([*srun, out.name], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            part, pid = out / "parts/1-of-1-rank1.jsonl", None
+            while run.poll() is None and pid is None:
+                rows = [json.loads(line) for line in part.read_text().splitlines()] if part.exists() else []
+                if rows and rows[-1]["t"] == "start":
+                    pid = rows[0]["pid"]
+                    os.kill(pid, 9)
+                time.sleep(0.002)
+            said, _ = run.communicate(timeout=120)
+            last = {r["key"]: r["t"] for r in map(json.loads, part.read_text().splitlines()) if "key" in r}
+            lost = [key for key, what in last.items() if what == "start"]
+            if pid is not None and lost:
+                break
+        else:
+            raise AssertionError("the kill never hit an item in flight")
+        assert run.returncode != 0 and f"plumb corpus: rank 1 died by signal 9 while it worked on '{lost[0]}'" in said, f"exit {run.returncode}: {said}"
+        sh([*corpus, out.name, "--resume", "--jobs", "2"], folder, exits=(1,))
+        same(folder, out.name, whole)
+    return f"exit {run.returncode} of srun after the kill"
 
 
 if __name__ == "__main__":

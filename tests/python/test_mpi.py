@@ -123,8 +123,8 @@ def kill_at(mpi, n, rank, lines, tmp, out, flags=(), wrapper=()):
 def in_flight(folder, rank):
     part = folder / "parts" / ("1-of-1.jsonl" if rank == 0 else f"1-of-1-rank{rank}.jsonl")
     rows = [json.loads(line) for line in part.read_text().splitlines()]
-    done = {r["key"] for r in rows if r["t"] == "done"}
-    return [r["key"] for r in rows if r["t"] == "start" and r["key"] not in done]
+    last = {r["key"]: r["t"] for r in rows if "key" in r}
+    return [key for key, what in last.items() if what == "start"]
 
 
 def test_killed_rank_loses_only_what_was_in_flight(tmp):
@@ -353,6 +353,115 @@ def test_compare_pieces_of_a_parallel_run(tmp):
         for n in (2, 3):
             launch(mpi, n, [*command, f"{mpi}{n}"], tmp, exits=(1,))
             assert files(tmp / f"{mpi}{n}") == files(tmp / "plain")
+
+
+NODE = r"""#!/bin/sh
+# One rank on a node of its own: `a` and, if there are such pieces, `b` are file systems that only this rank sees, with the pieces of its number.
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}} size=${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE:-1}}
+for side in a b; do
+    [ -d "all-$side" ] || continue
+    mount -t tmpfs none "$side" || exit 77
+    for piece in "all-$side"/rank*; do
+        n=${piece##*rank}
+        n=${n%%.*}
+        if [ $((n % size)) = "$rank" ] || [ "$n" = "$ALSO" ]; then cp "$piece" "$side/"; fi
+    done
+done
+exec "$@"
+"""
+
+
+def make_pieces(tmp):
+    """Four ranks of a parallel run, with each rule of a map, agreeing and differing values, floats and integers."""
+    rng = np.random.default_rng(3)
+    b, ranks = {}, [{} for _ in range(4)]
+    for i in range(6):
+        whole = rng.standard_normal((16, 32)).astype(np.float32)
+        near = whole * np.float32(1 + 1e-7)
+        b[f"up{i}"] = b[f"mix{i}"] = b[f"all{i}"] = whole
+        for r in range(4):
+            ranks[r][f"up{i}"] = np.ascontiguousarray(near[:, 8 * r:8 * r + 8])
+            ranks[r][f"mix{i}"] = np.ascontiguousarray(near[r::4])
+            ranks[r][f"all{i}"] = near.copy()
+        parts = rng.standard_normal((4, 16, 32)).astype(np.float32)
+        b[f"sum{i}"] = parts.astype(np.float64).sum(0).astype(np.float32)
+        for r in range(4):
+            ranks[r][f"sum{i}"] = parts[r].copy()
+        b[f"one{i}"] = rng.integers(-5, 5, (7, 3)).astype(np.int8)
+        for r in range(4):
+            ranks[r][f"one{i}"] = b[f"one{i}"] + np.int8(r)
+    ranks[1]["up2"][3, 4] += 1
+    ranks[3]["mix4"][0, 0] += np.float32(2e-5)  # near its tolerance, but within
+    ranks[2]["all5"] = np.ascontiguousarray(ranks[2]["all5"][:, ::-1])
+    ranks[3]["sum1"][5, 5] += 3
+    ranks[0]["sum3"][0, 0] = np.nan
+    names = {np.dtype(np.float32): "F32", np.dtype(np.int8): "I8"}
+    for side in ("a", "all-a"):
+        (tmp / side).mkdir()
+    for r, values in enumerate(ranks):
+        safetensors(tmp / f"all-a/rank{r}.safetensors", {k: (names[v.dtype], v.shape, lambda v=v: [v.tobytes()]) for k, v in values.items()})
+        shutil.copy(tmp / f"all-a/rank{r}.safetensors", tmp / "a")
+    safetensors(tmp / "b.safetensors", {k: (names[v.dtype], v.shape, lambda v=v: [v.tobytes()]) for k, v in b.items()})
+    rules = {"up": "concat 1 over tp", "mix": "interleave 0 over tp", "all": "same over tp", "sum": "sum over tp", "one": "pick 0 over tp"}
+    for own, other in ("ab", "ba"):
+        rows = [{own: f"rank{{tp}}/{k}{{l}}", other: f"{k}{{l}}", "rule": rule if own == "a" or k != "all" else "pick 1 over tp"} for k, rule in rules.items()]
+        (tmp / f"map-{own}.json").write_text(json.dumps({"plumb.map": 1, "shards": rows}))
+
+
+def test_compare_pieces_that_lie_on_several_machines(tmp):
+    """Each rank has private file systems with its pieces alone; the session has the bytes of a run that sees all. Pieces as A, as B, and on both sides."""
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp)], capture_output=True).returncode:
+        raise Skip("needs the right to mount: unshare -m")
+    make_pieces(tmp)
+    (tmp / "node.sh").write_text(NODE)
+    sides = {"a": ["a", "b.safetensors", "--map", "map-a.json"], "b": ["b.safetensors", "a", "--map", "map-b.json"]}
+    wrong = {"a": {"rank1/up2", "rank2/all5", "rank{tp}/sum1 (sum)", "rank{tp}/sum3 (sum)"}, "b": {"up2", "sum1", "sum3"}}
+    n_runs = 0
+    for side, args in sides.items():
+        command = [PLUMB, "compare", *args, "--stable-output", "-o"]
+        plain = subprocess.run([*command, f"plain-{side}"], cwd=tmp, env=ENV, capture_output=True, text=True)
+        assert plain.returncode == 1, plain.stderr
+        expected = files(tmp / f"plain-{side}")
+        bad = {p["value"] for p in json.loads(expected["session.json"])["sync_points"] if p["verdict"] not in ("same", "within", "unpaired")}
+        assert bad == wrong[side], bad
+        for mpi in mpis():
+            for n, also in ((1, ""), (2, ""), (4, ""), (7, "3")) if FULL else ((2, ""), (7, "3")) if mpi == mpis()[0] else ((4, ""),):
+                out = f"{side}-{mpi}{n}"
+                said = launch(mpi, n, ["unshare", "-m", "sh", tmp / "node.sh", *command, out], tmp, exits=(1,), env={"ALSO": also})
+                got = files(tmp / out)
+                assert got == expected, [k for k in got.keys() | expected.keys() if got.get(k) != expected.get(k)]
+                assert plain.stdout.replace(f"plain-{side}", out) in said.stdout, said.stdout
+                n_runs += 1
+    # A run against a run, each rank with its pieces of both, and no file in common.
+    (tmp / "all-b").mkdir()
+    (tmp / "b").mkdir()
+    for p in (tmp / "all-a").iterdir():
+        for folder in ("b", "all-b"):
+            shutil.copy(p, tmp / folder)
+    command = [PLUMB, "compare", "a", "b", "--stable-output", "-o"]
+    subprocess.run([*command, "plain-two"], cwd=tmp, env=ENV, capture_output=True, text=True)
+    for mpi in mpis():
+        launch(mpi, 4, ["unshare", "-m", "sh", tmp / "node.sh", *command, f"two-{mpi}"], tmp, exits=(0,))
+        assert files(tmp / f"two-{mpi}") == files(tmp / "plain-two")
+    return f"{n_runs} runs"
+
+
+def test_pieces_that_do_not_fit_are_told(tmp):
+    """The same piece with other bytes on two machines, a piece that nobody has, and a damaged one."""
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(tmp)], capture_output=True).returncode:
+        raise Skip("needs the right to mount: unshare -m")
+    make_pieces(tmp)
+    node = NODE.replace('exec "$@"', '[ "$rank" = 2 ] && eval "$BREAK"\nexec "$@"')
+    (tmp / "node.sh").write_text(node)
+    command = [PLUMB, "compare", "a", "b.safetensors", "--map", "map-a.json", "-o", "x"]
+    told = {"cp b.safetensors a/rank1.safetensors": "a/rank1.safetensors: rank 2 sees another file",
+            "rm a/*": "has no rank 2, but a rank 3",
+            "truncate -s 100 a/rank2.safetensors": "rank 2: a: rank2.safetensors"}
+    for mpi in mpis():
+        for breakage, text in told.items():
+            done = launch(mpi, 4, ["unshare", "-m", "sh", tmp / "node.sh", *command], tmp, exits=(2,), env={"BREAK": breakage, "ALSO": ""}, timeout=60)
+            assert text in done.stderr and done.stderr.count("plumb compare:") == 1, f"{breakage}: {done.stderr}"
+            assert not (tmp / "x").exists()
 
 
 def test_compare_reports_a_failing_rank(tmp):

@@ -16,6 +16,7 @@
 #include "blame/sync.h"
 #include "flows/analyze/quant_answer.h"
 #include "flows/compare/compare_blame.h"
+#include "flows/compare/compare_pieces.h"
 #include "flows/compare/compare_side.h"
 #include "flows/provenance.h"
 #include "flows/two_sides.h"
@@ -45,7 +46,8 @@ typedef struct comparison {
     pl_buf notes;
     double started;
     pl_ranks *ranks; /* of an MPI job; NULL = alone */
-    bool told;       /* the other ranks have been heard, or told why not */
+    pl_pieces *pieces;
+    bool told; /* the other ranks have been heard, or told why not */
 } comparison;
 
 static bool is_helper(const comparison *c) {
@@ -191,9 +193,19 @@ static void retype(pl_compare_side *raw, const pl_compare_side *by) {
     }
 }
 
+/* The ranks tell each other what they see, also when this one has failed. */
+static pl_status open_pieces(comparison *c, const char *const paths[2], pl_status st, pl_err *err) {
+    pl_err why = PL_ERR_INIT;
+    if (c->ranks == NULL) return st;
+    if (st != PL_OK && err != NULL) why = *err;
+    st = pl_pieces_open(c->ranks, paths, c->side, &c->progress, st, &why, &c->pieces, err);
+    c->told = st != PL_OK;
+    return st;
+}
+
 static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err *err) {
-    PL_TRY(pl_compare_side_open(&c->side[0], a, err));
-    PL_TRY(pl_compare_side_open(&c->side[1], b, err));
+    if (c->side[0].recording == NULL) PL_TRY(pl_compare_side_open(&c->side[0], a, err));
+    if (c->side[1].recording == NULL) PL_TRY(pl_compare_side_open(&c->side[1], b, err));
     PL_TRY(timed(c, "open", err));
     PL_TRY(check_options(c, err));
     PL_TRY(check_sides(c, err));
@@ -460,7 +472,8 @@ static pl_status weigh_layers(comparison *c, pl_err *err) {
 }
 
 static pl_status run(comparison *c, const char *a, const char *b, pl_err *err) {
-    PL_TRY(prepare(c, err));
+    const char *const paths[2] = { a, b };
+    PL_TRY(open_pieces(c, paths, prepare(c, err), err));
     PL_TRY(open_sides(c, a, b, err));
     PL_TRY(compare(c, err));
     if (is_helper(c)) return PL_OK;
@@ -478,6 +491,7 @@ static void release(comparison *c) {
     pl_session_free(c->session);
     pl_compare_side_release(&c->side[0]);
     pl_compare_side_release(&c->side[1]);
+    pl_pieces_free(c->pieces);
     if (c->has_map) pl_pair_map_release(&c->map);
     pl_limits_free(c->limits);
     pl_baseline_free(c->baseline);
@@ -490,6 +504,7 @@ static void release(comparison *c) {
 static pl_status leave_ranks(comparison *c, pl_status st, const pl_err *err) {
     if (st != PL_OK && !c->told) pl_sync_give_up(c->ranks, &c->progress, st, err);
     const bool helper = is_helper(c);
+    pl_pieces_end(c->pieces);
     pl_ranks_leave(c->ranks, st != PL_E_CANCELLED);
     c->ranks = NULL;
     return helper && st != PL_E_CANCELLED ? PL_OK : st;

@@ -42,7 +42,8 @@ typedef struct pl_corpus_item { /* strings are in the list's arena; never NULL *
     const char *const *settings; /* "dim=N=3", "range=x=0:1", "fill=ones" */
     size_t n_settings;
     uint64_t seed;
-    uint64_t cost; /* estimate: microseconds on one core */
+    uint64_t cost;      /* estimate: microseconds on one core */
+    bool cost_is_known; /* from an earlier run */
 } pl_corpus_item;
 
 typedef struct pl_corpus_list {

@@ -81,8 +81,10 @@ pl_status pl_corpus_recall(pl_corpus_list *list, const char *folder, pl_err *err
         st = pl_journal_read_all(dir, arena, &read, err);
     for (size_t i = 0; st == PL_OK && i < list->n_items; i++) {
         const pl_journal_entry *e = pl_strmap_get(&read.entries, list->items[i].key);
-        if (e != NULL && e->result != NULL && e->seconds > 0 && e->seconds < 1e6)
+        if (e != NULL && e->result != NULL && e->seconds > 0 && e->seconds < 1e6) {
             list->items[i].cost = (uint64_t)(e->seconds * 1e6);
+            list->items[i].cost_is_known = true;
+        }
     }
     pl_journal_read_release(&read);
     pl_dir_close(dir);

@@ -252,7 +252,7 @@ static const pl_corpus_case *case_with(const pl_corpus *c, const char *key) {
     return NULL;
 }
 
-/* Is every operator of `few` in `many`? Both are sorted, with spaces between. */
+/* Is every word of `few` in `many`? Both are sorted, with spaces between. */
 static bool has_all(const char *many, const char *few) {
     while (*few != '\0') {
         const size_t n = strcspn(few, " ");
@@ -281,9 +281,10 @@ static bool fail_alike(const grouping *g, const pl_corpus_group *x, const pl_cor
     return fails && passes;
 }
 
-/* Joins a group whose smallest repro contains the operators of another's and fails exactly where
- * that one does: an optimiser moved or removed a value, so that the error shows an operation
- * later. A repro is minimal, so the common operators are part of the reason. */
+/* Joins a group whose smallest repro contains the operators of another's, with what feeds what
+ * there, and fails exactly where that one does: an optimiser moved or removed a value, so that the
+ * error shows an operation later. A repro is minimal, so the common operators are part of the
+ * reason. */
 static void join_contained(grouping *g) {
     pl_corpus *c = g->corpus;
     for (size_t i = 0; i < c->n_groups; i++) {
@@ -295,7 +296,8 @@ static void join_contained(grouping *g) {
             if (i == k || small->n_cases == 0 || small->bug.ops[0] == '\0' || !same_pass ||
                 small->repro_nodes >= large->repro_nodes || is_message_kind(small->bug.kind) ||
                 strcmp(small->bug.kind, large->bug.kind) != 0 ||
-                !has_all(large->bug.ops, small->bug.ops) || !fail_alike(g, small, large))
+                !has_all(large->bug.ops, small->bug.ops) ||
+                !has_all(large->bug.edges, small->bug.edges) || !fail_alike(g, small, large))
                 continue;
             join(c, i, k);
         }

@@ -28,7 +28,8 @@ pl_bug pl_bug_read(const pl_json_value *o) {
                      .dtypes = pl_member_text(b, "dtypes"),
                      .pass = pl_member_text(b, "pass"),
                      .message = pl_member_text(b, "message"),
-                     .ops = pl_member_text(b, "ops") };
+                     .ops = pl_member_text(b, "ops"),
+                     .edges = pl_member_text(b, "edges") };
 }
 
 void pl_bug_put(pl_json *j, const pl_bug *b) {
@@ -41,5 +42,6 @@ void pl_bug_put(pl_json *j, const pl_bug *b) {
     pl_json_put_string(j, "pass", b->pass);
     pl_json_put_string(j, "message", b->message == NULL ? "" : b->message);
     pl_json_put_string(j, "ops", b->ops);
+    if (b->edges[0] != '\0') pl_json_put_string(j, "edges", b->edges);
     pl_json_object_end(j);
 }

@@ -251,12 +251,25 @@ static pl_status add_found(reader *r, const char *inside, const pl_dir_list *nam
     return m.path == NULL ? pl_fail_memory(err, 1) : add_model(r, &m, err);
 }
 
-/* A link to a model is followed; a link to a folder is not, because it may be circular. */
-static bool is_linked_file(const char *folder, const char *name) {
+/* A link to a model inside the source is followed. One that leads out of it is refused: a folder
+ * from a stranger must not pull other files of the user into the output. A link to a folder is not
+ * followed, because it may be circular. */
+static pl_status check_link(const reader *r, const char *folder, const char *name, bool *is_file,
+                            pl_err *err) {
     char *path = pl_path_join(folder, name);
-    const bool yes = path != NULL && pl_path_exists(path) && !pl_path_is_dir(path);
+    char *base = pl_path_real(r->source->path), *real = path == NULL ? NULL : pl_path_real(path);
+    const size_t n = base == NULL ? 0 : strlen(base);
+    pl_status st = PL_OK;
+    *is_file = real != NULL && base != NULL && !pl_path_is_dir(real);
+    if (*is_file && (strncmp(real, base, n) != 0 || (real[n] != '/' && base[n - 1] != '/')))
+        st = pl_fail(err, PL_E_INVALID,
+                     "'%s' is a link that leads out of '%s'; to use it, give a list of models "
+                     "instead of the folder",
+                     path, r->source->path);
     pl_free(path);
-    return yes;
+    pl_free(base);
+    pl_free(real);
+    return st;
 }
 
 static pl_status walk(reader *r, const char *inside, int depth, pl_err *err);
@@ -266,9 +279,10 @@ static pl_status walk_names(reader *r, const pl_dir *dir, const char *inside, in
     size_t n_models = 0;
     for (size_t i = 0; i < names->n_names; i++) {
         kinds[i] = pl_dir_look(dir, names->names[i], NULL);
-        if (kinds[i] == PL_KIND_OTHER && is_model(names->names[i]) &&
-            is_linked_file(pl_dir_path(dir), names->names[i])) {
-            kinds[i] = PL_KIND_FILE;
+        if (kinds[i] == PL_KIND_OTHER && is_model(names->names[i])) {
+            bool is_file = false;
+            PL_TRY(check_link(r, pl_dir_path(dir), names->names[i], &is_file, err));
+            if (is_file) kinds[i] = PL_KIND_FILE;
         }
         n_models += kinds[i] == PL_KIND_FILE && is_model(names->names[i]);
     }

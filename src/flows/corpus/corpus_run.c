@@ -140,9 +140,24 @@ static uint64_t item_cost(void *ctx, size_t i) {
     return r->list.items[r->todo[i]].cost;
 }
 
+static bool item_is_known(void *ctx, size_t i) {
+    const run *r = ctx;
+    return r->list.items[r->todo[i]].cost_is_known;
+}
+
 static size_t item_family(void *ctx, size_t i) {
     const run *r = ctx;
     return r->family[r->todo[i]];
+}
+
+static bool item_so_far(void *ctx, size_t i, pl_task_state *out) {
+    const run *r = ctx;
+    const pl_journal_entry *e = pl_strmap_get(&r->read.entries, item_key(ctx, i));
+    if (e == NULL || e->so_far == NULL) return true;
+    out->text = pl_strdup(e->so_far);
+    out->n_steps = e->n_steps;
+    out->seconds = e->seconds / e->n_steps;
+    return out->text != NULL;
 }
 
 static pl_status run_items(run *r, pl_err *err) {
@@ -157,7 +172,9 @@ static pl_status run_items(run *r, pl_err *err) {
                      .key = item_key,
                      .request = item_request,
                      .cost = item_cost,
+                     .is_known = item_is_known,
                      .family = item_family,
+                     .so_far = item_so_far,
                      .ctx = r,
                      .n_tasks = r->n_todo,
                      .spawners = r->job->spawners,

@@ -1,5 +1,6 @@
 /* Text for a terminal: the matrix as counts, then the groups. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -144,6 +145,43 @@ static void put_group(const pl_corpus *c, const pl_corpus_group *g, pl_buf *out)
     pl_escape_end_line(out, at);
 }
 
+static int by_reason(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Why items could not be judged: the most frequent reasons. */
+static void put_skipped(const pl_corpus *c, pl_buf *out) {
+    enum { SHOWN = 5 };
+    const size_t n_skipped = c->n_of[PL_ITEM_SKIPPED];
+    const char **reasons = n_skipped == 0 ? NULL : pl_calloc(n_skipped, sizeof *reasons);
+    size_t n = 0, n_told = 0;
+    if (reasons == NULL) return;
+    for (size_t i = 0; i < c->n_cases && n < n_skipped; i++)
+        if (c->cases[i].status == PL_ITEM_SKIPPED) reasons[n++] = c->cases[i].reason;
+    if (n > 0) qsort(reasons, n, sizeof *reasons, by_reason);
+    pl_buf_puts(out, "\nskipped, because they cannot be judged:\n");
+    for (size_t shown = 0; shown < SHOWN && n > 0; shown++) {
+        size_t best = 0, n_best = 0;
+        for (size_t i = 0, end; i < n; i = end) {
+            for (end = i + 1; end < n && strcmp(reasons[i], reasons[end]) == 0;)
+                end++;
+            if (end - i <= n_best) continue;
+            best = i;
+            n_best = end - i;
+        }
+        const size_t at = out->n_bytes;
+        pl_buf_printf(out, "%4zu  %s", n_best,
+                      reasons[best][0] == '\0' ? "no reason given" : reasons[best]);
+        pl_escape_end_line(out, at);
+        memmove(reasons + best, reasons + best + n_best, (n - best - n_best) * sizeof *reasons);
+        n -= n_best;
+        n_told += n_best;
+    }
+    if (n_told < n_skipped)
+        pl_buf_printf(out, "%4zu  other reasons: see corpus.json\n", n_skipped - n_told);
+    pl_free(reasons);
+}
+
 /* Wrong cases without a group: trouble of plumb, time-outs. */
 static void put_loose(const pl_corpus *c, pl_buf *out) {
     size_t n = 0;
@@ -183,5 +221,6 @@ void pl_corpus_put_text(const pl_corpus *c, pl_buf *out) {
         if (!c->gone[i].fixed) pl_buf_puts(out, " (not seen: none of its models was judged)");
         pl_escape_end_line(out, at);
     }
+    put_skipped(c, out);
     put_loose(c, out);
 }

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "flows/corpus/schedule.h"
 #include "flows/corpus/task.h"
 
@@ -20,6 +19,7 @@ typedef struct shared {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     pl_schedule plan;             /* of tasks; a worker is a thread */
+    pl_task_state *states;        /* of tasks */
     size_t n_running, n_started;  /* threads */
     uint64_t done_cost, all_cost; /* progress: the longest items come first */
     atomic_int cancelled;
@@ -45,9 +45,14 @@ static pl_status run_task(shared *s, size_t i, pl_spawner *spawner, pl_err *err)
     const pl_task_place at = { crew->program, crew->timeout, crew->journal, spawner, &progress };
     pl_buf request = PL_BUF_INIT;
     pl_status st = put_request(crew, i, &request, err);
-    if (st == PL_OK) st = pl_task_run(&at, crew->key(crew->ctx, i), pl_buf_str(&request), err);
+    if (st == PL_OK)
+        st = pl_task_run(&at, crew->key(crew->ctx, i), pl_buf_str(&request), &s->states[i], err);
     pl_buf_release(&request);
     return st;
+}
+
+static uint64_t microseconds(double seconds) {
+    return seconds > 0 && seconds < 1e9 ? (uint64_t)(seconds * 1e6) + 1 : 1;
 }
 
 /* ---- this rank ---- */
@@ -77,9 +82,27 @@ static bool plan(shared *s, size_t n_workers) {
     }
     ok = ok && pl_schedule_init(&s->plan, costs, crew->family == NULL ? NULL : families,
                                 crew->n_tasks, n_workers, 0);
+    s->states = pl_calloc(crew->n_tasks + 1, sizeof *s->states);
+    ok = ok && s->states != NULL;
+    for (size_t i = 0; ok && crew->so_far != NULL && i < crew->n_tasks; i++)
+        ok = crew->so_far(crew->ctx, i, &s->states[i]);
+    for (size_t i = 0; ok && i < crew->n_tasks; i++) {
+        if (crew->is_known != NULL && crew->is_known(crew->ctx, i))
+            pl_schedule_know(&s->plan, i, cost_of(crew, i));
+        if (s->states[i].text != NULL)
+            pl_schedule_begin_at(&s->plan, i, s->states[i].n_steps,
+                                 microseconds(s->states[i].seconds));
+    }
     pl_free(costs);
     pl_free(families);
     return ok;
+}
+
+static void release(shared *s) {
+    for (size_t i = 0; s->states != NULL && i < s->crew->n_tasks; i++)
+        pl_free(s->states[i].text);
+    pl_free(s->states);
+    pl_schedule_release(&s->plan);
 }
 
 static void *work(void *ctx) {
@@ -100,13 +123,12 @@ static void *work(void *ctx) {
         }
         pthread_mutex_unlock(&s->mutex);
         if (over) return NULL;
-        const int64_t begin = pl_clock_ms();
         const pl_status st = run_task(s, i, spawner, &err);
-        const int64_t ms = pl_clock_ms() - begin;
         pthread_mutex_lock(&s->mutex);
         if (st == PL_OK) {
-            (void)pl_schedule_done(&s->plan, worker, (uint64_t)ms * 1000);
-            s->done_cost += cost_of(s->crew, i);
+            const pl_task_state *now = &s->states[i];
+            (void)pl_schedule_done(&s->plan, worker, microseconds(now->seconds), now->text != NULL);
+            if (now->text == NULL) s->done_cost += cost_of(s->crew, i);
         } else {
             fail(s, st, &err);
         }
@@ -117,10 +139,12 @@ static void *work(void *ctx) {
 
 /* ---- other ranks ---- */
 
-static void take_report(void *ctx, size_t i) {
+static void take_report(void *ctx, size_t i, pl_task_state *now) {
     shared *s = ctx;
-    pl_schedule_took(&s->plan, i, 0); /* how fast that machine is, nobody knows */
-    s->done_cost += cost_of(s->crew, i);
+    pl_free(s->states[i].text);
+    s->states[i] = *now;
+    pl_schedule_took(&s->plan, i, microseconds(now->seconds), now->text != NULL);
+    if (now->text == NULL) s->done_cost += cost_of(s->crew, i);
 }
 
 /* Hands out tasks to idle ranks and takes their reports. The caller has the mutex: messages are
@@ -128,6 +152,7 @@ static void take_report(void *ctx, size_t i) {
 static pl_status deal(shared *s, pl_err *err) {
     pl_crew *crew = s->crew;
     PL_TRY(pl_foreman_listen(crew->foreman, take_report, s, err));
+    s->plan.n_sharing = s->plan.n_workers + pl_foreman_places(crew->foreman);
     while (pl_foreman_has_idle(crew->foreman)) {
         pl_buf request = PL_BUF_INIT;
         const size_t i = pl_schedule_give(&s->plan);
@@ -135,7 +160,7 @@ static pl_status deal(shared *s, pl_err *err) {
         pl_status st = put_request(crew, i, &request, err);
         if (st == PL_OK)
             st = pl_foreman_give(crew->foreman, i, crew->key(crew->ctx, i), pl_buf_str(&request),
-                                 err);
+                                 &s->states[i], err);
         pl_buf_release(&request);
         PL_TRY(st);
     }
@@ -187,6 +212,7 @@ pl_status pl_crew_run(pl_crew *crew, pl_err *err) {
     pthread_t *threads = pl_calloc(n + 1, sizeof *threads);
     size_t n_threads = 0;
     if (threads == NULL || !plan(&s, n)) {
+        release(&s);
         pl_free(threads);
         return pl_fail_memory(err, n);
     }
@@ -204,7 +230,7 @@ pl_status pl_crew_run(pl_crew *crew, pl_err *err) {
         pthread_join(threads[i], NULL);
     pthread_cond_destroy(&s.changed);
     pthread_mutex_destroy(&s.mutex);
-    pl_schedule_release(&s.plan);
+    release(&s);
     pl_free(threads);
     if (crew->foreman != NULL) s.st = pl_foreman_account(crew->foreman, s.st, &s.err);
     if (s.st == PL_OK) return PL_OK;

@@ -6,6 +6,7 @@
 #include "base/ranks/spawner.h"
 #include "flows/corpus/foreman.h"
 #include "flows/corpus/journal.h"
+#include "flows/corpus/task.h"
 
 typedef struct pl_crew {
     const char *program; /* path of plumb */
@@ -18,7 +19,10 @@ typedef struct pl_crew {
     const char *(*key)(void *ctx, size_t i);
     void (*request)(void *ctx, size_t i, pl_buf *out);
     uint64_t (*cost)(void *ctx, size_t i); /* microseconds, estimated; NULL = all alike */
+    bool (*is_known)(void *ctx, size_t i); /* is the cost that of an earlier run? NULL = no */
     size_t (*family)(void *ctx, size_t i); /* schedule.h; NULL = none */
+    /* Steps done by an earlier process; false when out of memory. NULL = none. */
+    bool (*so_far)(void *ctx, size_t i, pl_task_state *out);
     void *ctx;
     size_t n_tasks;
     pl_spawner *const *spawners; /* one for each job; NULL = this process starts programs itself */

@@ -119,6 +119,10 @@ bool pl_foreman_has_idle(const pl_foreman *f) {
     return find_slot(f, 0, NULL) != NULL;
 }
 
+size_t pl_foreman_places(const pl_foreman *f) {
+    return f->n_slots;
+}
+
 size_t pl_foreman_busy(const pl_foreman *f) {
     return f->n_busy;
 }
@@ -149,7 +153,8 @@ static void lose(pl_foreman *f, int rank) {
 }
 
 pl_status pl_foreman_give(pl_foreman *f, size_t task, const char *key, const char *request,
-                          pl_err *err) {
+                          const pl_task_state *state, pl_err *err) {
+    char steps[16];
     pl_buf message = PL_BUF_INIT;
     slot *s = find_slot(f, 0, NULL);
     if (s == NULL) return pl_fail(err, PL_E_INTERNAL, "no rank is idle");
@@ -158,8 +163,11 @@ pl_status pl_foreman_give(pl_foreman *f, size_t task, const char *key, const cha
     s->task = task;
     f->n_busy++;
     pl_buf_putc(&message, PL_SAY_TASK);
+    (void)snprintf(steps, sizeof steps, "%u", state->n_steps);
     put_field(&message, key);
     put_field(&message, request);
+    put_field(&message, steps);
+    put_field(&message, state->text == NULL ? "" : state->text);
     const pl_status st = pl_ranks_send(f->ranks, s->rank, &message, f->progress, err);
     pl_buf_release(&message);
     if (st == PL_E_IO) lose(f, s->rank); /* MPI noticed first */
@@ -192,6 +200,28 @@ static pl_status take_failed(pl_foreman *f, int from, const char *fields, const 
                    text < end ? text : "");
 }
 
+/* The field behind this one; "" when there is none. */
+static const char *next_field(const char *field, const char *end) {
+    const char *next = field < end ? field + strlen(field) + 1 : end;
+    return next < end ? next : "";
+}
+
+static pl_status take_done(pl_foreman *f, int from, const char *fields, const char *end,
+                           pl_foreman_done done, void *ctx, pl_err *err) {
+    slot *s = find_slot(f, from, fields);
+    const char *steps = next_field(fields, end);
+    const char *ms = *steps == '\0' ? "" : next_field(steps, end);
+    const char *text = *ms == '\0' ? "" : next_field(ms, end);
+    pl_task_state now = { .n_steps = (unsigned)strtoul(steps, NULL, 10) };
+    if (s == NULL) return PL_OK;
+    now.seconds = (double)strtoull(ms, NULL, 10) / 1e3;
+    if (*text != '\0' && (now.text = pl_strdup(text)) == NULL)
+        return pl_fail_memory(err, strlen(text));
+    set_idle(f, s);
+    done(ctx, s->task, &now);
+    return PL_OK;
+}
+
 static pl_status take(pl_foreman *f, int from, const pl_buf *message, pl_foreman_done done,
                       void *ctx, pl_err *err) {
     const char *fields = message->n_bytes > 0 ? message->data + 1 : "";
@@ -200,14 +230,8 @@ static pl_status take(pl_foreman *f, int from, const pl_buf *message, pl_foreman
     switch ((pl_crew_message)message->data[0]) {
     case PL_SAY_OPENED: return take_opened(f, from, fields, err);
     case PL_SAY_FAILED: return take_failed(f, from, fields, message->data + message->n_bytes, err);
-    case PL_SAY_DONE: {
-        slot *s = find_slot(f, from, fields);
-        if (s != NULL) {
-            set_idle(f, s);
-            done(ctx, s->task);
-        }
-        return PL_OK;
-    }
+    case PL_SAY_DONE:
+        return take_done(f, from, fields, message->data + message->n_bytes, done, ctx, err);
     case PL_SAY_OPEN:
     case PL_SAY_TASK:
     case PL_SAY_END: break;

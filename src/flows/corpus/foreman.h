@@ -7,6 +7,7 @@
 
 #include "base/door.h"
 #include "base/ranks/ranks.h"
+#include "flows/corpus/task.h"
 
 typedef struct pl_foreman pl_foreman;
 
@@ -18,13 +19,14 @@ pl_status pl_foreman_new(pl_ranks *ranks, const pl_dir *dir, const char *part, b
 void pl_foreman_free(pl_foreman *foreman);
 
 bool pl_foreman_has_idle(const pl_foreman *foreman);
-size_t pl_foreman_busy(const pl_foreman *foreman); /* tasks that others work on */
-/* To an idle rank. */
+size_t pl_foreman_places(const pl_foreman *foreman); /* tasks at a time, of all others */
+size_t pl_foreman_busy(const pl_foreman *foreman);   /* tasks that others work on */
+/* The next step of a task, to an idle rank. */
 pl_status pl_foreman_give(pl_foreman *foreman, size_t task, const char *key, const char *request,
-                          pl_err *err);
-/* Takes the reports that have arrived and calls `done` for each finished task. Fails when a rank
- * failed. */
-typedef void (*pl_foreman_done)(void *ctx, size_t task);
+                          const pl_task_state *state, pl_err *err);
+/* Takes the reports that have arrived and calls `done` for each finished step; now->text belongs
+ * to it. Fails when a rank failed. */
+typedef void (*pl_foreman_done)(void *ctx, size_t task, pl_task_state *now);
 pl_status pl_foreman_listen(pl_foreman *foreman, pl_foreman_done done, void *ctx, pl_err *err);
 /* At the end of the tasks: `st`, or PL_E_IO when ranks have died; the message names their tasks. */
 pl_status pl_foreman_account(pl_foreman *foreman, pl_status st, pl_err *err);

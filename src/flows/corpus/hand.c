@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -23,6 +24,7 @@ typedef struct place { /* a thread, with the task that it has */
     bool started;
     place_state state;
     char *key, *request;
+    pl_task_state task;
     pl_status st;
     pl_err err;
 } place;
@@ -64,7 +66,7 @@ static void *work(void *ctx) {
             pthread_cond_wait(&h->changed, &h->mutex);
         if (p->state != PLACE_READY || atomic_load(&h->stopped)) break;
         pthread_mutex_unlock(&h->mutex);
-        const pl_status st = pl_task_run(&at, p->key, p->request, &p->err);
+        const pl_status st = pl_task_run(&at, p->key, p->request, &p->task, &p->err);
         pthread_mutex_lock(&h->mutex);
         p->st = st;
         p->state = PLACE_FINISHED;
@@ -94,6 +96,7 @@ static void stop_threads(hand_work *h) {
         if (h->places[i].started) pthread_join(h->places[i].thread, NULL);
         pl_free(h->places[i].key);
         pl_free(h->places[i].request);
+        pl_free(h->places[i].task.text);
     }
     pl_free(h->places);
 }
@@ -147,7 +150,7 @@ static pl_status open_journal(hand_work *h, const pl_buf *message, pl_err *err) 
 static pl_status take_task(hand_work *h, const pl_buf *message, pl_err *err) {
     const char *fields[FIELDS_MAX];
     pl_status st = PL_OK;
-    if (h->places == NULL || !split(message, fields, 2))
+    if (h->places == NULL || !split(message, fields, 4))
         return pl_fail(err, PL_E_INTERNAL, "rank 0 sent an unknown message");
     pthread_mutex_lock(&h->mutex);
     place *p = h->places;
@@ -158,7 +161,10 @@ static pl_status take_task(hand_work *h, const pl_buf *message, pl_err *err) {
     } else {
         p->key = pl_strdup(fields[0]);
         p->request = pl_strdup(fields[1]);
-        if (p->key == NULL || p->request == NULL) {
+        p->task = (pl_task_state){ .text = fields[3][0] == '\0' ? NULL : pl_strdup(fields[3]),
+                                   .n_steps = (unsigned)strtoul(fields[2], NULL, 10) };
+        if (p->key == NULL || p->request == NULL ||
+            (p->task.text == NULL && fields[3][0] != '\0')) {
             st = pl_fail_memory(err, message->n_bytes);
         } else {
             p->state = PLACE_READY;
@@ -171,16 +177,21 @@ static pl_status take_task(hand_work *h, const pl_buf *message, pl_err *err) {
 
 /* Reports a finished task. */
 static pl_status report(hand_work *h, place *p, pl_err *err) {
-    const char *const fields[] = { p->key };
+    char steps[16], ms[24];
+    const char *const fields[] = { p->key, steps, ms, p->task.text == NULL ? "" : p->task.text };
     pl_status st = p->st;
+    (void)snprintf(steps, sizeof steps, "%u", p->task.n_steps);
+    (void)snprintf(ms, sizeof ms, "%.0f", p->task.seconds * 1e3);
     if (st == PL_OK) {
-        st = say(h, PL_SAY_DONE, fields, 1, err);
+        st = say(h, PL_SAY_DONE, fields, 4, err);
     } else {
         if (err != NULL) *err = p->err;
         say_failed(h, p->key, st, &p->err);
     }
     pl_free(p->key);
     pl_free(p->request);
+    pl_free(p->task.text);
+    p->task = (pl_task_state){ 0 };
     p->key = p->request = NULL;
     p->state = PLACE_IDLE;
     return st;

@@ -9,10 +9,10 @@
 
 typedef enum pl_crew_message {
     PL_SAY_OPEN = 'O',   /* to a hand: folder, its journal, the foreman's journal, "resume" or "" */
-    PL_SAY_TASK = 'T',   /* key, request */
+    PL_SAY_TASK = 'T',   /* key, request, steps done, what the next one needs or "" */
     PL_SAY_END = 'E',    /* no more work; "broken" when ranks have died, or "" */
     PL_SAY_OPENED = 'o', /* from a hand: how many tasks it does at a time */
-    PL_SAY_DONE = 'd',   /* key */
+    PL_SAY_DONE = 'd',   /* key, steps done, milliseconds, what the next one needs or "" */
     PL_SAY_FAILED = 'f'  /* key or "", number of the status, message */
 } pl_crew_message;
 

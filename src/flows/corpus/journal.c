@@ -8,7 +8,10 @@
 #include "base/alloc.h"
 #include "flows/corpus/corpus_json.h"
 
-enum { LINE_MAX_BYTES = 64 << 20 }; /* a result has at most 1 MB */
+enum {
+    LINE_MAX_BYTES = 64 << 20, /* a result has at most 1 MB */
+    STEPS_MAX = 100
+};
 
 /* ---- reading ---- */
 
@@ -34,6 +37,22 @@ static void end_process(pl_journal_read *r, bool death) {
     r->started = NULL;
 }
 
+/* The steps of an item may be in the journals of several ranks, in any order: the last step counts.
+ */
+static pl_status take_part(pl_journal_entry *e, const pl_json_value *v, pl_err *err) {
+    const size_t n = pl_member_count(v, "n");
+    const char *text = pl_member_text(v, "so_far");
+    double seconds = 0;
+    if (n == 0 || n > STEPS_MAX || text[0] == '\0')
+        return pl_fail(err, PL_E_FORMAT, "not a line of a journal");
+    (void)pl_json_number(pl_json_find(v, "seconds"), &seconds);
+    e->seconds += seconds;
+    if (n <= e->n_steps) return PL_OK;
+    e->n_steps = (unsigned)n;
+    e->so_far = text;
+    return PL_OK;
+}
+
 static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena *arena,
                            pl_err *err) {
     const char *kind = pl_member_text(v, "t"), *key = pl_member_text(v, "key");
@@ -42,12 +61,14 @@ static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena 
         end_process(r, kind[0] == 'o');
         return PL_OK;
     }
-    const bool done = strcmp(kind, "done") == 0;
+    const bool done = strcmp(kind, "done") == 0, part = strcmp(kind, "part") == 0;
     const pl_json_value *result = pl_json_find(v, "result");
-    if ((!done && strcmp(kind, "start") != 0) || key[0] == '\0' || (done && result == NULL))
+    if ((!done && !part && strcmp(kind, "start") != 0) || key[0] == '\0' ||
+        (done && result == NULL))
         return pl_fail(err, PL_E_FORMAT, "not a line of a journal");
     PL_TRY(entry_of(r, arena, key, &e, err));
-    e->in_flight = !done;
+    e->in_flight = !done && !part;
+    if (part) return take_part(e, v, err);
     if (!done && !e->is_started) {
         e->is_started = true;
         e->next_started = r->started;
@@ -58,8 +79,10 @@ static pl_status read_line(pl_journal_read *r, const pl_json_value *v, pl_arena 
         r->n_repeated++;
         return PL_OK;
     }
+    double seconds = 0;
     e->result = result;
-    (void)pl_json_number(pl_json_find(v, "seconds"), &e->seconds);
+    (void)pl_json_number(pl_json_find(v, "seconds"), &seconds);
+    e->seconds += seconds;
     return PL_OK;
 }
 

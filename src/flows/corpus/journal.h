@@ -2,7 +2,8 @@
  * continues.
  *
  * Lines: {"t":"open"} a process begins; {"t":"start","key":K} an item is in flight;
- * {"t":"done","key":K,"seconds":S,"cpu":C,"result":{…}} it is finished; {"t":"stop"} the process
+ * {"t":"part","key":K,"seconds":S,"cpu":C,"n":N,"so_far":TEXT} its step N is; {"t":"done",…,
+ * "result":{…}} the item is finished; {"t":"stop"} the process
  * ends regularly, so running items do not count as crashed. A line cut off by a crash is dropped
  * when the journal is opened again. */
 #ifndef PL_JOURNAL_H
@@ -21,7 +22,9 @@ typedef struct pl_journal_entry {
     bool in_flight, is_started; /* while reading */
     struct pl_journal_entry *next_started;
     const pl_json_value *result; /* NULL = not done */
-    double seconds;
+    double seconds;              /* of all steps */
+    const char *so_far;          /* what the next step needs; NULL = none is done */
+    unsigned n_steps;            /* done, before that */
 } pl_journal_entry;
 
 /* Contents of a journal. Strings are in the arena. */

@@ -1,13 +1,16 @@
-/* The work of one process: a whole item, or one query about a repro.
+/* The work of one process: a step of an item, or one query about a repro.
  *
  * A request is JSON with "what": "item", "probe" or "version"; the answer is one line of JSON with
- * "status". Nothing in an answer depends on time or on the number of jobs. */
+ * "status". When that is "unfinished", the item has another step: the same request with this line
+ * as its "so_far" (text). Nothing in an answer depends on time or on the number of jobs. */
 #ifndef PL_WORKER_H
 #define PL_WORKER_H
 
 #include "base/buf.h"
 #include "base/json_read.h"
 #include "flows/corpus/corpus.h"
+
+#define PL_WORK_UNFINISHED "unfinished"
 
 typedef struct pl_worker_limits { /* of one item */
     double timeout;               /* seconds; 0 = none */
@@ -49,6 +52,7 @@ typedef struct pl_bug {
     const char *pass;    /* of the backend; "" = not known */
     const char *message; /* without names and numbers; "" */
     const char *ops;     /* operator types of the repro, sorted, "Add Conv"; "" = no repro */
+    const char *edges;   /* which feeds which there, sorted, "Conv>Add" */
 } pl_bug;
 /* Names and numbers become '_' and '#'. NULL when out of memory. */
 const char *pl_message_shape(pl_arena *arena, const char *message);

@@ -1,5 +1,7 @@
-/* One item from start to end: read, check the accuracy and, only if that fails, analyse, bisect and
- * minify. */
+/* One item: read, check the accuracy and, only if that fails, analyse, bisect and minify.
+ *
+ * Each step is a process of its own, which gets what the steps before it found: long items are
+ * known as such after the first, and the rest can go to another worker. */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,8 +16,11 @@
 static const double close_db = 100, close_relative = 1e-5;
 static const double part_of_time = 3; /* one run of the backend may take 1 / this of the limit */
 
+typedef enum item_step { STEP_CHECK, STEP_ANALYZE, STEP_MINIFY, STEP_OVER } item_step;
+
 typedef struct item {
     const pl_work *work;
+    item_step next;
     const char *path, *backend, *folder;
     char *session, *repro; /* folders; NULL = out of memory */
     plumb_inputs inputs;
@@ -26,7 +31,7 @@ typedef struct item {
     pl_item_status status;
     const char *step, *reason, *check, *version;
     const char *blamed; /* value */
-    bool has_session, has_repro, verified, one_minimal, analysed;
+    bool has_session, has_repro, verified, one_minimal;
     size_t n_nodes, n_nodes_after, n_blamed;
     pl_bug bug;
 } item;
@@ -166,7 +171,6 @@ done:
 
 static void take_verdict(item *x, const plumb_session_summary *s) {
     const bool diverged = x->status == PL_ITEM_DIVERGED;
-    x->analysed = true;
     if (strcmp(s->verdict, "diverged") == 0) x->status = PL_ITEM_DIVERGED;
     if (strcmp(s->verdict, "nondeterministic") == 0) x->status = PL_ITEM_NONDETERMINISTIC;
     if (strcmp(s->verdict, "failed") == 0) x->status = PL_ITEM_FAILED;
@@ -268,26 +272,119 @@ static pl_status minify(item *x, pl_err *err) {
     return st;
 }
 
-static pl_status dig(item *x, pl_err *err) {
+/* ---- from step to step ---- */
+
+static void after_check(item *x, bool over) {
     const bool timed_out = x->status == PL_ITEM_FAILED && strstr(x->reason, "timed out") != NULL;
-    x->bug.kind = x->status == PL_ITEM_FAILED ? "failure" : "divergence";
+    x->next = STEP_OVER;
+    if (over) return;
+    x->bug.kind = timed_out ? "time-out" : x->status == PL_ITEM_FAILED ? "failure" : "divergence";
     if (x->status == PL_ITEM_AGREE) x->reason = "";
-    if (timed_out) { /* every further query would take as long */
-        x->bug.kind = "time-out";
-        return PL_OK;
-    }
-    analyze(x);
+    if (!timed_out) x->next = STEP_ANALYZE; /* each further query would take as long */
+}
+
+static void after_analyze(item *x) {
+    const pl_worker_limits *limits = &x->work->limits;
+    const bool wrong = x->status == PL_ITEM_DIVERGED || x->status == PL_ITEM_FAILED;
     if (x->status == PL_ITEM_NONDETERMINISTIC) x->bug.kind = "determinism";
-    if (!pl_item_status_is_wrong(x->status)) return PL_OK;
-    if (x->work->limits.max_queries > 0 && !x->work->limits.no_minify &&
-        (x->status == PL_ITEM_DIVERGED || x->status == PL_ITEM_FAILED)) {
-        PL_TRY(minify(x, err));
-    }
-    if (x->has_repro) return PL_OK;
+    x->next = wrong && limits->max_queries > 0 && !limits->no_minify ? STEP_MINIFY : STEP_OVER;
+}
+
+static pl_status describe(item *x, pl_err *err) {
+    if (x->has_repro || x->bug.kind[0] == '\0' || strcmp(x->bug.kind, "time-out") == 0 ||
+        !pl_item_status_is_wrong(x->status))
+        return PL_OK;
     /* With nothing else to tell bugs apart, models of other operators are not one group. */
     const bool unknown = x->blamed[0] == '\0' && x->bug.op[0] == '\0';
     if (unknown && x->bug.message[0] != '\0') return PL_OK;
     return pl_bug_look(&x->bug, x->path, x->blamed, unknown, x->work->arena, err);
+}
+
+static pl_status run_step(item *x, pl_err *err) {
+    switch (x->next) {
+    case STEP_CHECK: after_check(x, check(x)); break;
+    case STEP_ANALYZE:
+        analyze(x);
+        after_analyze(x);
+        break;
+    case STEP_MINIFY:
+        x->next = STEP_OVER;
+        PL_TRY(minify(x, err));
+        break;
+    case STEP_OVER: break;
+    }
+    return x->next == STEP_OVER ? describe(x, err) : PL_OK;
+}
+
+/* What a process left that died in this step: everything, or beside the session of an earlier one.
+ */
+static pl_status clean_up(const item *x, pl_err *err) {
+    pl_dir_list names = { 0 };
+    if (!pl_path_is_dir(x->folder)) return PL_OK;
+    if (x->next < STEP_MINIFY) return pl_dir_remove(x->folder, err);
+    pl_status st = pl_dir_list_read(x->folder, &names, err);
+    for (size_t i = 0; st == PL_OK && i < names.n_names; i++) {
+        char *path = pl_path_join(x->folder, names.names[i]);
+        if (path == NULL) st = pl_fail_memory(err, 1);
+        if (st == PL_OK && strcmp(names.names[i], "session") != 0) st = pl_dir_remove(path, err);
+        pl_free(path);
+    }
+    pl_dir_list_free(&names);
+    return st;
+}
+
+/* ---- what the next step needs ---- */
+
+typedef struct field {
+    const char *name;
+    const char **text;
+} field;
+enum { N_FIELDS = 9 };
+
+static void list_fields(item *x, field out[N_FIELDS]) {
+    const field all[N_FIELDS] = { { "reason", &x->reason },   { "check", &x->check },
+                                  { "version", &x->version }, { "blamed", &x->blamed },
+                                  { "kind", &x->bug.kind },   { "op", &x->bug.op },
+                                  { "pass", &x->bug.pass },   { "message", &x->bug.message },
+                                  { "step", &x->step } };
+    memcpy(out, all, sizeof all);
+}
+
+static void put_so_far(item *x, pl_buf *answer) {
+    field fields[N_FIELDS];
+    pl_json j;
+    list_fields(x, fields);
+    pl_json_init(&j, answer, false);
+    pl_json_object_begin(&j);
+    pl_json_put_string(&j, "status", PL_WORK_UNFINISHED);
+    pl_json_put_int(&j, "next", x->next);
+    pl_json_put_string(&j, "item_status", pl_item_status_name(x->status));
+    for (size_t i = 0; i < N_FIELDS; i++)
+        pl_json_put_string(&j, fields[i].name, *fields[i].text);
+    pl_json_put_int(&j, "nodes", (int64_t)x->n_nodes);
+    pl_json_put_int(&j, "n_blamed", (int64_t)x->n_blamed);
+    pl_json_put_bool(&j, "session", x->has_session);
+    pl_json_object_end(&j);
+}
+
+static pl_status read_so_far(item *x, pl_err *err) {
+    const char *text = pl_work_text(x->work, "so_far");
+    const pl_json_value *root = NULL;
+    field fields[N_FIELDS];
+    if (text[0] == '\0') return PL_OK;
+    PL_TRY(pl_json_read(text, strlen(text), x->work->arena, &root, err));
+    const size_t next = pl_member_count(root, "next");
+    const pl_json_value *session = pl_json_find(root, "session");
+    if (next > STEP_MINIFY) return pl_fail(err, PL_E_FORMAT, "an item has no step %zu", next);
+    x->next = (item_step)next;
+    x->status = pl_item_status_of(pl_member_text(root, "item_status"));
+    list_fields(x, fields);
+    for (size_t i = 0; i < N_FIELDS; i++)
+        *fields[i].text = pl_member_text(root, fields[i].name);
+    x->n_nodes = pl_member_count(root, "nodes");
+    x->n_blamed = pl_member_count(root, "n_blamed");
+    x->has_session = session != NULL && session->boolean;
+    return PL_OK;
 }
 
 /* ---- the answer ---- */
@@ -328,7 +425,7 @@ pl_status pl_worker_item(const pl_work *work, pl_buf *answer, pl_err *err) {
                .version = "",
                .blamed = "",
                .timeout = work->limits.timeout / part_of_time,
-               .bug = { "", "", "", "", "", "", "" } };
+               .bug = { "", "", "", "", "", "", "", "" } };
     pl_status st = PL_OK;
     x.session = pl_path_join(x.folder, "session");
     x.repro = pl_path_join(x.folder, "repro");
@@ -336,10 +433,14 @@ pl_status pl_worker_item(const pl_work *work, pl_buf *answer, pl_err *err) {
         st = pl_fail_memory(err, 1);
         goto done;
     }
-    /* Left by an earlier process that died here. */
-    if (pl_path_is_dir(x.folder)) PL_TRY_GOTO(done, st, pl_dir_remove(x.folder, err));
+    PL_TRY_GOTO(done, st, read_so_far(&x, err));
+    PL_TRY_GOTO(done, st, clean_up(&x, err));
     PL_TRY_GOTO(done, st, read_inputs(&x, err));
-    if (!check(&x)) PL_TRY_GOTO(done, st, dig(&x, err));
+    PL_TRY_GOTO(done, st, run_step(&x, err));
+    if (x.next != STEP_OVER) {
+        put_so_far(&x, answer);
+        goto done;
+    }
     if (x.status == PL_ITEM_AGREE && pl_path_is_dir(x.folder)) /* the analysis agreed after all */
         PL_TRY_GOTO(done, st, pl_dir_remove(x.folder, err));
     put_answer(&x, answer);

@@ -115,22 +115,47 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Operator types, each once, sorted. NULL when out of memory. */
-static const char *ops_of(const pl_graph *graph, pl_arena *arena) {
-    const char **ops = pl_calloc(graph->n_nodes + 1, sizeof *ops);
+/* Each word once, sorted, with spaces between. NULL when out of memory. */
+static const char *words_of(const char **words, size_t n, pl_arena *arena) {
     pl_buf out = PL_BUF_INIT;
-    if (ops == NULL) return NULL;
-    for (size_t i = 0; i < graph->n_nodes; i++)
-        ops[i] = graph->nodes[i]->op;
-    if (graph->n_nodes > 0) qsort(ops, graph->n_nodes, sizeof *ops, by_text);
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        if (i > 0 && strcmp(ops[i], ops[i - 1]) == 0) continue;
+    if (n > 0) qsort(words, n, sizeof *words, by_text);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && strcmp(words[i], words[i - 1]) == 0) continue;
         if (i > 0) pl_buf_putc(&out, ' ');
-        pl_buf_put_clean(&out, ops[i]);
+        pl_buf_put_clean(&out, words[i]);
     }
     const char *text = pl_buf_ok(&out) ? pl_arena_strdup(arena, pl_buf_str(&out)) : NULL;
     pl_buf_release(&out);
+    return text;
+}
+
+static const char *ops_of(const pl_graph *graph, pl_arena *arena) {
+    const char **ops = pl_calloc(graph->n_nodes + 1, sizeof *ops);
+    if (ops == NULL) return NULL;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        ops[i] = graph->nodes[i]->op;
+    const char *text = words_of(ops, graph->n_nodes, arena);
     pl_free(ops);
+    return text;
+}
+
+/* Without bodies: a repro is small. */
+static const char *edges_of(const pl_graph *graph, pl_arena *arena) {
+    size_t n = 0, n_max = 0;
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        n_max += graph->nodes[i]->n_in;
+    const char **edges = pl_calloc(n_max + 1, sizeof *edges);
+    bool ok = edges != NULL;
+    for (size_t i = 0; ok && i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        for (uint32_t k = 0; ok && k < node->n_in; k++) {
+            if (node->in[k] == NULL || node->in[k]->producer == NULL) continue;
+            edges[n] = pl_arena_printf(arena, "%s>%s", node->in[k]->producer->op, node->op);
+            ok = edges[n++] != NULL;
+        }
+    }
+    const char *text = ok ? words_of(edges, n, arena) : NULL;
+    pl_free(edges);
     return text;
 }
 
@@ -150,9 +175,13 @@ pl_status pl_bug_look(pl_bug *bug, const char *model_path, const char *value, bo
         bug->attrs = pl_arena_strdup(arena, pl_buf_str(&attrs));
         bug->dtypes = pl_arena_strdup(arena, pl_buf_str(&dtypes));
     }
-    if (is_repro) bug->ops = ops_of(model->model->graph, arena);
-    const bool ok = bug->ops != NULL && pl_buf_ok(&attrs) && pl_buf_ok(&dtypes) &&
-                    bug->op != NULL && bug->attrs != NULL && bug->dtypes != NULL;
+    if (is_repro) {
+        bug->ops = ops_of(model->model->graph, arena);
+        bug->edges = edges_of(model->model->graph, arena);
+    }
+    const bool ok = bug->ops != NULL && bug->edges != NULL && pl_buf_ok(&attrs) &&
+                    pl_buf_ok(&dtypes) && bug->op != NULL && bug->attrs != NULL &&
+                    bug->dtypes != NULL;
     pl_buf_release(&attrs);
     pl_buf_release(&dtypes);
     plumb_model_close(model);

@@ -9,7 +9,7 @@
 enum { RANKS_MAX = 4096 };
 
 /* The number behind "rank", "rank_", "rank-" or "rank="; -1 when there is none. */
-static int rank_of(const char *name) {
+int pl_import_number_of(const char *name) {
     for (const char *s = strstr(name, "rank"); s != NULL; s = strstr(s + 1, "rank")) {
         const char *digits = s + 4 + (strchr("_-=", s[4]) != NULL && s[4] != '\0');
         int n = 0;
@@ -21,17 +21,18 @@ static int rank_of(const char *name) {
     return -1;
 }
 
-bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names) {
+int pl_import_rank_of(const pl_dir *dir, const char *name) {
     static const char *const files[] = { ".safetensors", ".pt", ".pth", ".npz", ".gguf" };
+    bool is_one = pl_dir_look(dir, name, NULL) == PL_KIND_FOLDER;
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++)
+        is_one = is_one || pl_path_has_suffix(name, files[k]);
+    return is_one ? pl_import_number_of(name) : -1;
+}
+
+bool pl_import_is_ranks(const pl_dir *dir, const pl_dir_list *names) {
     size_t n = 0;
-    for (size_t i = 0; i < names->n_names; i++) {
-        const char *name = names->names[i];
-        if (rank_of(name) < 0) continue;
-        bool is_one = pl_dir_look(dir, name, NULL) == PL_KIND_FOLDER;
-        for (size_t k = 0; k < sizeof files / sizeof *files; k++)
-            is_one = is_one || pl_path_has_suffix(name, files[k]);
-        n += is_one;
-    }
+    for (size_t i = 0; i < names->n_names; i++)
+        n += pl_import_rank_of(dir, names->names[i]) >= 0;
     return n >= 2;
 }
 
@@ -69,7 +70,7 @@ pl_status pl_import_nested_record(pl_recording *rec, const char *key, const pl_r
     return PL_OK;
 }
 
-static pl_status add_rank(pl_recording *rec, int rank, const char *name, pl_err *err) {
+pl_status pl_import_rank(pl_recording *rec, int rank, const char *name, pl_err *err) {
     pl_recording *nested = NULL;
     PL_TRY(pl_import_nested(rec, name, &nested, err));
     for (size_t i = 0; i < nested->n_records; i++) {
@@ -86,12 +87,12 @@ pl_status pl_import_ranks(pl_recording *rec, const pl_dir_list *names, pl_err *e
     rec->format = "ranks";
     if (seen == NULL) return pl_fail_memory(err, RANKS_MAX);
     for (size_t i = 0; i < names->n_names; i++) {
-        const int rank = rank_of(names->names[i]);
+        const int rank = pl_import_number_of(names->names[i]);
         if (rank < 0) continue;
         if (seen[rank]++ != 0)
             return pl_fail(err, PL_E_FORMAT, "two files of rank %d; the second is %s", rank,
                            names->names[i]);
-        PL_TRY(add_rank(rec, rank, names->names[i], err));
+        PL_TRY(pl_import_rank(rec, rank, names->names[i], err));
     }
     return PL_OK;
 }

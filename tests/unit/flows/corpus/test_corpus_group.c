@@ -28,7 +28,8 @@ static pl_corpus_case case_of(const char *key, const char *model, const char *ba
                                       .dtypes = "float>float",
                                       .pass = pass,
                                       .message = "",
-                                      .ops = op },
+                                      .ops = op,
+                                      .edges = "" },
                              .has_repro = true,
                              .verified = true,
                              .repro_nodes = 1 };
@@ -164,6 +165,19 @@ static void test_group__a_repro_that_contains_another_joins_it(void **state) {
     assert_int_equal(f.corpus.n_groups, 2);
     pl_arena_free(f.corpus.arena);
     f.cases[1].bug.ops = "CastLike Neg";
+    group(&f, 2, alike);
+    assert_int_equal(f.corpus.n_groups, 2);
+    pl_arena_free(f.corpus.arena);
+    /* The same operators, but the other way round. */
+    f.cases[0].bug.ops = f.cases[1].bug.ops = "Cast Neg";
+    f.cases[0].bug.edges = "Cast>Neg";
+    f.cases[1].bug.edges = "Cast>Neg Neg>Cast";
+    f.cases[0].repro_nodes = 2;
+    f.cases[1].repro_nodes = 3;
+    group(&f, 2, alike);
+    assert_int_equal(f.corpus.n_groups, 1);
+    pl_arena_free(f.corpus.arena);
+    f.cases[1].bug.edges = "Cast>Cast Neg>Cast";
     group(&f, 2, alike);
     assert_int_equal(f.corpus.n_groups, 2);
     pl_arena_free(f.corpus.arena);

@@ -50,6 +50,27 @@ static void test_journal__counts_deaths(void **state) {
     release(&p);
 }
 
+#define PART(k, n, text)                                                                           \
+    "{\"t\":\"part\",\"key\":\"" k "\",\"seconds\":2,\"n\":" n ",\"so_far\":\"" text "\"}\n"
+
+/* Steps of one item may be in the journals of two ranks, the later one first. */
+static void test_journal__keeps_the_last_step(void **state) {
+    (void)state;
+    parsed p = parse(OPEN START("a") PART("a", "2", "two") START("a") OPEN START("a") PART(
+        "a", "1", "one") START("b") PART("b", "1", "x") START("b") DONE("b", "agree"));
+    assert_int_equal(p.st, PL_OK);
+    assert_string_equal(get(&p, "a")->so_far, "two");
+    assert_int_equal(get(&p, "a")->n_steps, 2);
+    assert_int_equal(get(&p, "a")->n_deaths, 1); /* in its third step */
+    assert_null(get(&p, "a")->result);
+    assert_non_null(get(&p, "b")->result);
+    assert_true(get(&p, "b")->seconds > 2.9 && get(&p, "b")->seconds < 3.1);
+    release(&p);
+    parsed bad = parse(PART("a", "0", "none"));
+    assert_int_equal(bad.st, PL_E_FORMAT);
+    release(&bad);
+}
+
 static void test_journal__a_stop_is_no_death(void **state) {
     (void)state;
     parsed p = parse(OPEN START("a") STOP OPEN START("a") STOP);
@@ -91,6 +112,7 @@ static void test_journal__names_a_bad_line(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_journal__counts_deaths),
+        cmocka_unit_test(test_journal__keeps_the_last_step),
         cmocka_unit_test(test_journal__a_stop_is_no_death),
         cmocka_unit_test(test_journal__the_first_result_counts),
         cmocka_unit_test(test_journal__a_line_cut_off_is_dropped),
