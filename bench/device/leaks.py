@@ -126,7 +126,7 @@ def left(mark, tmp, shm, fds):
     end = time.monotonic() + 30
     while processes(mark) and time.monotonic() < end:
         time.sleep(0.1)
-    return dict(processes=len(processes(mark)), shm=sorted(set(os.listdir("/dev/shm")) - shm)[:5], tmp=sorted(os.listdir(tmp))[:5],
+    return dict(processes=len(processes(mark)), shm=sorted(n for n in set(os.listdir("/dev/shm")) - shm if not n.startswith("plumb-sweep-"))[:5], tmp=sorted(os.listdir(tmp))[:5],
                 fds=max(0, files_of(os.getpid()) - fds))
 
 
