@@ -55,7 +55,7 @@ def file_of(results, backend):
 
 
 def run_backend(backend, path):
-    command = [os.path.join(ROOT, "build", "plumb"), "test", *(f"{DATA}/{d}" for d in ("node", "pytorch-operator", "pytorch-converted", "simple")),
+    command = [os.environ.get("PLUMB", os.path.join(ROOT, "build", "plumb")), "test", *(f"{DATA}/{d}" for d in ("node", "pytorch-operator", "pytorch-converted", "simple")),
                "--backend", backend, "--timeout", "60", "--repro-level", "0", "--json", "-q"]
     with open(path, "w", encoding="utf-8") as out:
         done = subprocess.run(command, stdout=out)

@@ -184,6 +184,8 @@ pl_status pl_blaming_flag(pl_blaming *j, const pl_value *value, const pl_segment
     for (; at > 0 && j->flagged[at - 1].value->producer->index > value->producer->index; at--)
         j->flagged[at] = j->flagged[at - 1];
     j->flagged[at] = f;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        j->blamed[segment->nodes[i]->index] = true;
     return PL_OK;
 }
 
@@ -526,7 +528,8 @@ static pl_status judge_init(pl_blaming *j, pl_err *err) {
     out->first_unreplayed = "";
     out->of = pl_calloc((size_t)j->model->n_values + 1, sizeof(pl_judgement));
     j->missing = pl_calloc((size_t)j->model->n_values + 1, sizeof(bool));
-    if (out->arena == NULL || out->of == NULL || j->missing == NULL) {
+    j->blamed = pl_calloc(j->model->graph->n_nodes + 1, sizeof(bool));
+    if (out->arena == NULL || out->of == NULL || j->missing == NULL || j->blamed == NULL) {
         return pl_fail_memory(err, j->model->n_values);
     }
     PL_TRY(pl_segmenter_init(&j->segmenter, j->model, j->a->has, j->a->ctx, err));
@@ -540,6 +543,7 @@ static void judge_release(pl_blaming *j) {
         pl_tensor_unref(j->flagged[i].shift);
     pl_free(j->flagged);
     pl_free(j->missing);
+    pl_free(j->blamed);
     pl_free(j->repeated);
     pl_segmenter_release(&j->segmenter);
     pl_replay_free(j->gold);

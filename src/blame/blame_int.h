@@ -25,6 +25,7 @@ typedef struct pl_blaming {
     const struct pl_op_def **repeated; /* rows of which a large node was repeated */
     size_t n_repeated, repeated_capacity;
     bool *missing; /* by value id: not replayed, and not recorded */
+    bool *blamed;  /* by node index: in the segment of a flagged value */
     pl_flagged *flagged;
     size_t n_flagged, flagged_capacity;
 } pl_blaming;

@@ -102,10 +102,7 @@ done:
 /* ---- a bias rounded with an unknown step ---- */
 
 static bool is_to_blame(const pl_blaming *j, const pl_node *node) {
-    for (size_t i = 0; node != NULL && i < j->n_flagged; i++)
-        for (size_t k = 0; k < j->flagged[i].segment.n_nodes; k++)
-            if (j->flagged[i].segment.nodes[k] == node) return true;
-    return false;
+    return node != NULL && j->blamed[node->index];
 }
 
 /* Is the scale of this DequantizeLinear hidden, and it or what computes it to blame? */
@@ -143,7 +140,8 @@ static pl_status replay_with(pl_blaming *j, const pl_segment *segment, const pl_
 }
 
 /* The mean of a - d over the elements of a channel (axis 1) that no Relu has clipped on either
- * side; over those that differ if there are none. */
+ * side; over those that differ if there are none. A single element fits any bias and so proves
+ * none: 0. */
 static double offset_of(const pl_tensor *a, const pl_tensor *d, int64_t channel) {
     const int64_t n_channels = a->dims[1], each = a->n_elements / (a->dims[0] * n_channels);
     double open = 0, other = 0, n_open = 0, n_other = 0;
@@ -160,7 +158,8 @@ static double offset_of(const pl_tensor *a, const pl_tensor *d, int64_t channel)
             }
         }
     }
-    return n_open > 0 ? open / n_open : n_other > 0 ? other / n_other : 0;
+    if (n_open + n_other < 2) return 0;
+    return n_open > 0 ? open / n_open : other / n_other;
 }
 
 /* Moves each element of the bias by the offset of its channel, to at most |b| from the model's b:

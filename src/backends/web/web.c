@@ -422,8 +422,8 @@ static void put_all_nodes(pl_web_program *p, const char *place, size_t n_place) 
 static plumb_status web_placement(void *program, const char **text, plumb_error *err) {
     pl_web_program *p = program;
     pl_buf answer = PL_BUF_INIT;
-    if (!p->web->gpu) {
-        *text = "";
+    if (!p->web->gpu || p->has_places) {
+        *text = pl_buf_str(&p->places);
         return PLUMB_OK;
     }
     pl_buf_reset(&p->places);
@@ -441,6 +441,7 @@ static plumb_status web_placement(void *program, const char **text, plumb_error 
     }
     pl_buf_release(&answer);
     if (st == PL_OK && !pl_buf_ok(&p->places)) st = pl_fail_memory(err, 1);
+    p->has_places = st == PL_OK;
     if (st == PL_OK) *text = pl_buf_str(&p->places);
     return st;
 }

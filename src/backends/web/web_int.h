@@ -27,7 +27,8 @@ typedef struct pl_web_program {
     long session;    /* in the page of browser number `started` */
     unsigned started;
     pl_web_optimised *optimised; /* NULL until a recording asks for it */
-    pl_buf places;
+    pl_buf places;               /* where each node runs; asking the page loads the model again */
+    bool has_places;
 } pl_web_program;
 
 pl_bytes pl_web_bytes(const pl_web_program *p);

@@ -303,6 +303,10 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     pl_datum *const *in = is_a ? x->in : x->replayed_in;
     pl_side_options options = pl_analysis_side(x, spec, name);
     options.record_is_plain = !is_a;
+    if (is_a && x->lender != NULL) {
+        options.backend = x->lender->backend;
+        options.program = x->lender->program;
+    }
     if (!is_a && x->reference_model != NULL) options.file = pl_api_model_file(x->reference_model);
     pl_err trouble = PL_ERR_INIT;
     const char *doing = "compile";
@@ -627,6 +631,16 @@ static pl_status check_metric(const plumb_analyze_options *o, pl_err *err) {
     return st;
 }
 
+/* The first sample's run of A, whose program serves the others: a device compiles its shaders once.
+ * NULL if there is none, or a sample has broken it. */
+static const pl_side_run *lender_of(const analyses *all, const plumb_inputs *first,
+                                    const plumb_inputs *next) {
+    if (next == first || next->seed != first->seed || all->of[0].a.program == NULL) return NULL;
+    for (size_t i = 0; i + 1 < all->n; i++)
+        if (failed(&all->of[i])) return NULL;
+    return &all->of[0].a;
+}
+
 static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_options *o,
                              pl_err *err) {
     plumb_inputs *samples = NULL;
@@ -645,6 +659,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
                             .options = o,
                             .inputs = &samples[i],
                             .sample = i,
+                            .lender = lender_of(all, &samples[0], &samples[i]),
                             .folder = all->folder,
                             .keep_all = o->save == NULL || strcmp(o->save, "all") == 0,
                             .lines = &all->lines,

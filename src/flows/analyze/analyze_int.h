@@ -39,7 +39,8 @@ typedef struct pl_analysis {
     pl_datum **in;          /* of `model` */
     pl_datum **replayed_in; /* of `replayed`: those of `in`, in its types */
     pl_side_run a, b;
-    pl_recording *recording; /* B is only a recording; NULL = it is a run */
+    const pl_side_run *lender; /* of A's program, from an earlier sample; NULL = A compiles it */
+    pl_recording *recording;   /* B is only a recording; NULL = it is a run */
     bool *foreign; /* by value id of `replayed`: comes from an operator that only A can run; NULL =
                       none does, or B can run it too */
     pl_pair_map map; /* the user's; arena NULL = none */

@@ -51,6 +51,8 @@ pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_option
                                          .record = true };
     PL_TRY(pl_side_run_prepare(r, model, options, err));
     r->backend = options->backend;
+    r->program = options->program;
+    if (r->program != NULL) return PL_OK;
     if (r->backend == NULL) PL_TRY(pl_backend_open(options->spec, &backend, &r->backend, err));
     return pl_program_new(r->backend, model, &compile, &r->program, err);
 }
@@ -70,7 +72,7 @@ void pl_side_run_release(pl_side_run *r) {
     pl_free(r->hash);
     pl_strmap_release(&r->by_name);
     pl_spool_free(r->spool);
-    pl_program_free(r->program);
+    if (r->options.program == NULL) pl_program_free(r->program);
     if (r->options.backend == NULL) pl_backend_close(r->backend);
     *r = (pl_side_run){ .model = NULL };
 }

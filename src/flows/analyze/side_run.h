@@ -14,6 +14,7 @@
 typedef struct pl_side_options {
     const char *spec;
     pl_backend *backend; /* already open, owned by the caller; NULL = spec is opened */
+    pl_program *program; /* the model, compiled by `backend`, the caller's; NULL = compile */
     const char *file;    /* file with exactly this model; NULL = none */
     double timeout;
     uint64_t memory_limit;

@@ -1,4 +1,4 @@
-# A browser that is killed or takes too long: exit 3 with the cause, no process and no folder left, and the next run works.
+# A browser that is killed, takes too long or too much memory: exit 3 with the cause, no process and no folder left, and the next run works.
 source "$TESTS/web_runtime/common.inc"
 export TMPDIR=$PWD/tmp
 mkdir tmp
@@ -7,6 +7,8 @@ cat >m.onnxtxt <<'TEXT'
 g (float[N,N] x) => (float[N,N] y) { a = MatMul(x, x) b = MatMul(a, a) c = MatMul(b, b) y = MatMul(c, c) }
 TEXT
 "$PLUMB" run m.onnxtxt --dim N=2500 --save none --repro-level 0 --backend web --timeout 0.3 2>&1 | sed 's/ in [a-z]*;.*//; s/ in [a-z]*$//'
+echo "exit ${PIPESTATUS[0]}"
+"$PLUMB" run m.onnxtxt --dim N=4 --save none --repro-level 0 --backend web --memory-limit 100 2>&1 | sed 's/ in [a-z]*$//'
 echo "exit ${PIPESTATUS[0]}"
 "$PLUMB" run m.onnxtxt --dim N=2500 --save none --repro-level 0 --backend web >lost.txt 2>&1 &
 plumb=$!

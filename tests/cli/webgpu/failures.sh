@@ -20,4 +20,11 @@ echo "exit $?"
 sed 's/ in [a-z]*;.*//; s/ in [a-z]*$//' lost.txt
 kill -0 $guard 2>/dev/null && echo "guard left"
 kill -0 $child 2>/dev/null && echo "child left"
+# More than a buffer of the device may have; nothing of it is written here.
+cat >large.onnxtxt <<'TEXT'
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[2] x) => (float[2] y) <int64[3] n = {40000, 20000, 2}> { e = Expand(x, n) s = Sin(e) r = ReduceSum<keepdims = 0>(s) y = Add(r, x) }
+TEXT
+"$PLUMB" run large.onnxtxt --save none --repro-level 0 --backend "$GPU" 2>&1 | grep -o 'Buffer size (6400000000) exceeds the max buffer size'
+echo "exit ${PIPESTATUS[0]}"
 "$PLUMB" run m.onnxtxt --dim N=4 --save none --backend "$GPU" >/dev/null && echo works

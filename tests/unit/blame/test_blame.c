@@ -607,6 +607,37 @@ static void test_blame__knows_what_a_quantised_bias_becomes(void **state) {
 #undef LAYER
 }
 
+/* A bias moved with a hidden scale that is to blame is fitted from two elements of its channel; a
+ * single one would fit any. */
+static void test_blame__fits_no_bias_to_a_single_element(void **state) {
+    (void)state;
+#define LAYER(rows, scale, bias)                                                                   \
+    "(float[" rows ",3] x) => (y) <float s = {0.125}, uint8 z = {128}, int8[3,2] w = {3, -5, 7, "  \
+    "2, -4, 6}, float one = {1}, float t = {" scale "}, float[2] b = {" bias ", 0.5}> "            \
+    "{ q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) u = Mul(t, one) "                 \
+    "v = DequantizeLinear(w, u) y = Gemm(d, v, b) }"
+    static const struct {
+        const char *model, *ran;
+        size_t n_groups;
+    } rows[] = {
+        { LAYER("3", "0.0625", "0.021"), LAYER("3", "0.25", "0.03125"), 1 },
+        { LAYER("1", "0.0625", "0.021"), LAYER("1", "0.25", "0.03125"), 2 },
+        { LAYER("3", "0.0625", "0.021"), LAYER("3", "0.25", "0.0625"), 2 }, /* beyond 2 |b| */
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        fixture x, other;
+        run(&x, rows[i].model, NULL, 0);
+        run(&other, rows[i].ran, NULL, 0);
+        take_seen(&x, &other);
+        hide(&x, "u");
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, rows[i].n_groups);
+        release(&x);
+        release(&other);
+    }
+#undef LAYER
+}
+
 /* What is not recorded may leave the range of fp16 where fp64 does not. */
 static void test_blame__lets_unseen_values_overflow(void **state) {
     (void)state;
@@ -744,6 +775,7 @@ int main(void) {
         cmocka_unit_test(test_blame__lets_topk_without_order_be_in_any),
         cmocka_unit_test(test_blame__takes_picked_integers_for_what_they_are),
         cmocka_unit_test(test_blame__knows_what_a_quantised_bias_becomes),
+        cmocka_unit_test(test_blame__fits_no_bias_to_a_single_element),
         cmocka_unit_test(test_blame__lets_unseen_values_overflow),
         cmocka_unit_test(test_blame__outputs_may_be_used_inside),
     };
