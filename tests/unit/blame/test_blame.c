@@ -717,6 +717,40 @@ static void test_blame__outputs_may_be_used_inside(void **state) {
     release(&x);
 }
 
+/* Fast runtimes clamp the tail of Sigmoid to 0. All of a small output is lost then, by its own
+ * arithmetic; what is wrong before it, beyond that, or after it still shows. */
+static void test_blame__lets_a_tail_be_clamped(void **state) {
+    (void)state;
+    static const char tail[] = "(float[4,8] x) => (s, y) <float c = {-23}, float big = {1e9}> "
+                               "{ z = Add(x, c) s = Sigmoid(z) y = Mul(s, big) }";
+    const fault clamped[] = { { "s", 0, 0, -1 } };
+    const fault coarse[] = { { "s", 1e-6, 0, -1 } };
+    const fault before[] = { { "z", 3, 1, -1 } };
+    fixture x;
+    run(&x, tail, clamped, 1);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 0);
+    assert_int_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
+    assert_int_equal(verdict_of(&x, "y"), PL_VERDICT_INHERITED); /* a function of what was lost */
+    release(&x);
+    run(&x, tail, coarse, 1);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "s");
+    release(&x);
+    run(&x, tail, before, 1);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "z");
+    assert_int_not_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
+    release(&x);
+    run(&x, tail, before, 1); /* z is not recorded: the segment has two nodes */
+    hide(&x, "z");
+    judge(&x);
+    assert_int_not_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
+    release(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blame__names_nobody_in_a_clean_run),
@@ -746,6 +780,7 @@ int main(void) {
         cmocka_unit_test(test_blame__knows_what_a_quantised_bias_becomes),
         cmocka_unit_test(test_blame__lets_unseen_values_overflow),
         cmocka_unit_test(test_blame__outputs_may_be_used_inside),
+        cmocka_unit_test(test_blame__lets_a_tail_be_clamped),
     };
     return cmocka_run_group_tests_name("blame", tests, NULL, NULL);
 }
