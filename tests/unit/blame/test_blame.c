@@ -717,6 +717,21 @@ static void test_blame__outputs_may_be_used_inside(void **state) {
     release(&x);
 }
 
+/* The bound of an Inf is infinite, too, and excuses neither its sign nor NaN in its place. */
+static void test_blame__holds_inf_to_its_sign(void **state) {
+    (void)state;
+    static const char log_of_0[] = "(float[8] x) => (y) { z = Sub(x, x) l = Log(z) y = Add(l, l) }";
+    const fault faults[] = { { "y", 0, -1, -1 }, { "y", (double)NAN, 1, 3 }, { "y", 0, 1, -1 } };
+    for (int i = 0; i < 6; i++) {
+        fixture x;
+        run(&x, log_of_0, &faults[i % 3], 1);
+        if (i >= 3) hide(&x, "l");
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, i % 3 < 2);
+        release(&x);
+    }
+}
+
 /* Fast runtimes clamp the tail of Sigmoid to 0. All of a small output is lost then, by its own
  * arithmetic; what is wrong before it, beyond that, or after it still shows. */
 static void test_blame__lets_a_tail_be_clamped(void **state) {
@@ -780,6 +795,7 @@ int main(void) {
         cmocka_unit_test(test_blame__knows_what_a_quantised_bias_becomes),
         cmocka_unit_test(test_blame__lets_unseen_values_overflow),
         cmocka_unit_test(test_blame__outputs_may_be_used_inside),
+        cmocka_unit_test(test_blame__holds_inf_to_its_sign),
         cmocka_unit_test(test_blame__lets_a_tail_be_clamped),
     };
     return cmocka_run_group_tests_name("blame", tests, NULL, NULL);
