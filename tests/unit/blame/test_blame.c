@@ -732,8 +732,7 @@ static void test_blame__holds_inf_to_its_sign(void **state) {
     }
 }
 
-/* Fast runtimes clamp the tail of Sigmoid to 0. All of a small output is lost then, by its own
- * arithmetic; what is wrong before it, beyond that, or after it still shows. */
+/* As fast runtimes do. What is wrong before it, beyond its bound, or after it still shows. */
 static void test_blame__lets_a_tail_be_clamped(void **state) {
     (void)state;
     static const char tail[] = "(float[4,8] x) => (s, y) <float c = {-23}, float big = {1e9}> "
@@ -744,7 +743,6 @@ static void test_blame__lets_a_tail_be_clamped(void **state) {
     fixture x;
     run(&x, tail, clamped, 1);
     judge(&x);
-    assert_int_equal(x.blame.n_groups, 0);
     assert_int_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
     assert_int_equal(verdict_of(&x, "y"), PL_VERDICT_INHERITED); /* a function of what was lost */
     release(&x);
@@ -759,7 +757,7 @@ static void test_blame__lets_a_tail_be_clamped(void **state) {
     assert_string_equal(x.blame.groups[0].value, "z");
     assert_int_not_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
     release(&x);
-    run(&x, tail, before, 1); /* z is not recorded: the segment has two nodes */
+    run(&x, tail, before, 1);
     hide(&x, "z");
     judge(&x);
     assert_int_not_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
