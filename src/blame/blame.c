@@ -376,6 +376,8 @@ static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *w
         unverified(j, v, "the replay returned nothing");
     } else if (tensor_of(a) == NULL || tensor_of(d) == NULL) {
         unverified(j, v, "a sequence or optional has no error bound");
+    } else if (pl_dtype_class_of(a->tensor->dtype) == PL_CLASS_COMPLEX) {
+        unverified(j, v, "complex numbers have no error bound");
     } else {
         v->fallback = (value->producer->def->flags & PL_OP_NO_FP64) != 0;
         PL_TRY_GOTO(done, st, pl_blaming_view(j, value, &a, d->tensor, v, err));

@@ -1,5 +1,5 @@
-/* DictVectorizer-1: one row with a column for each entry of the vocabulary; a key that the map lacks
- * gives 0 or the empty string, one that the vocabulary lacks is ignored. */
+/* DictVectorizer-1: one row with a column for each entry of the vocabulary; a key that the map
+ * lacks gives 0 or the empty string, one that the vocabulary lacks is ignored. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,8 @@ static int compare(pl_string x, pl_string y) {
 
 static int by_key(const void *a, const void *b) {
     const place *x = a, *y = b;
-    if (x->keys->dtype == PL_STRING) return compare(text_at(x->keys, x->at), text_at(y->keys, y->at));
+    if (x->keys->dtype == PL_STRING)
+        return compare(text_at(x->keys, x->at), text_at(y->keys, y->at));
     const int64_t i = ((const pl_i64 *)x->keys->data)[x->at];
     const int64_t k = ((const pl_i64 *)y->keys->data)[y->at];
     return (i > k) - (i < k);

@@ -1,4 +1,5 @@
-/* Reads maps: entries are collected, sorted by key, checked for doubles, and put into two tensors. */
+/* Reads maps: entries are collected, sorted by key, checked for doubles, and put into two tensors.
+ */
 #include "tensor/file/map_value.h"
 
 #include <errno.h>
@@ -33,9 +34,9 @@ typedef struct entries {
 static pl_status entries_init(entries *e, const pl_type *type, pl_err *err) {
     const bool tensor = type->elem != NULL && type->elem->kind == PL_TYPE_TENSOR;
     *e = (entries){ .key = type->dtype, .value = tensor ? type->elem->dtype : PL_UNDEFINED };
-    const bool known = (e->key == PL_STRING || e->key == PL_I64) &&
-                       (e->value == PL_STRING || e->value == PL_I64 || e->value == PL_F32 ||
-                        e->value == PL_F64);
+    const bool known =
+        (e->key == PL_STRING || e->key == PL_I64) &&
+        (e->value == PL_STRING || e->value == PL_I64 || e->value == PL_F32 || e->value == PL_F64);
     if (!known)
         return pl_fail(err, PL_E_UNSUPPORTED,
                        "maps of %s to %s are not supported; strings or int64 to float, double, "
@@ -100,8 +101,7 @@ static pl_status make(const entries *e, pl_datum **out, pl_err *err) {
         st = pl_datum_of_tensor_take(t[k], &pair[k], err);
         t[k] = NULL;
     }
-    if (st == PL_OK)
-        st = pl_datum_new_sequence(PL_TYPE_TENSOR, PL_UNDEFINED, pair, 2, out, err);
+    if (st == PL_OK) st = pl_datum_new_sequence(PL_TYPE_TENSOR, PL_UNDEFINED, pair, 2, out, err);
     for (size_t k = 0; k < 2; k++) {
         pl_tensor_unref(t[k]);
         pl_datum_unref(pair[k]);
