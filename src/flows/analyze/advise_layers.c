@@ -9,10 +9,8 @@
  * used to accept or reject the final result.
  *
  * Top-1 agreement over a few hundred rows is a count, and a single row could decide between sets.
- * So it says whether a set is good enough, and the divergence of the probabilities says which layer
- * to add. The divergence hangs on the few rows whose classes are close. Of sets of one size that
- * are good enough, the one whose outputs are nearest to the float model's is the best elsewhere,
- * too: all elements of all rows say so. */
+ * So it says whether a set is good enough, and the divergence of the probabilities says which one
+ * is best. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -69,12 +67,6 @@ static bool is_met(const search *s, const pl_mixed_score *c) {
 
 static bool is_better(const search *s, const pl_mixed_score *a, const pl_mixed_score *b) {
     return merit(s, a, PL_PART_SEARCH) > merit(s, b, PL_PART_SEARCH);
-}
-
-/* Of two sets of one size that meet the goal: the nearer one. */
-static bool is_nearer(const search *s, const pl_mixed_score *a, const pl_mixed_score *b) {
-    if (!s->top1 || !isnan(s->goal)) return is_better(s, a, b);
-    return a->error[PL_PART_SEARCH] < b->error[PL_PART_SEARCH];
 }
 
 static pl_status ask(search *s, const bool *keep, pl_mixed_score *out, pl_err *err) {
@@ -212,7 +204,7 @@ static pl_status leave_out(search *s, bool *minimal, pl_err *err) {
 static pl_status offer_work(search *s, bool *better, pl_err *err) {
     pl_mixed_score c;
     PL_TRY(ask(s, s->work, &c, err));
-    *better = is_met(s, &c) && is_nearer(s, &c, &s->score);
+    *better = is_met(s, &c) && is_better(s, &c, &s->score);
     if (!*better) return PL_OK;
     memcpy(s->best, s->work, s->m->n_layers * sizeof(bool));
     s->score = c;
