@@ -343,11 +343,11 @@ const pl_op_def pl_ops_search[] = {
                      OPTIONAL_FLOAT("length_penalty"), ENDS("repetition_penalty"), INT32("decoder_input_ids", PL_PORT_OPTIONAL), INT32("logits_processor", PL_PORT_OPTIONAL)),
       .out = PL_PORTS(INT32("sequences", 0), { "sequences_scores", PL_T(PL_F32) | PL_T(PL_F16), PL_PORT_OPTIONAL }, { "scores", PL_T(PL_F32) | PL_T(PL_F16), PL_PORT_OPTIONAL }),
       .attrs = PL_ATTRS(ATTRS, PL_A_INT("early_stopping", 0)), .infer = beam_search_infer, .eval = beam_search_eval, RULES,
-      .samples = PL_SAMPLES({ "(int32[2,3] x) => (y, s) <int32[1] m = {6}, int32[1] b = {2}, int32[1] r = {1}> { y, s = com.microsoft.BeamSearch<eos_token_id = 3, pad_token_id = 0>(x, m, , b, r) <" SAMPLE_BODY "> }", "x=0:3", PL_SAMPLE_NO_GRAD }) },
+      .samples = PL_SAMPLES({ "(int32[2,3] x) => (y, s) <int32[1] m = {6}, int32[1] b = {2}, int32[1] r = {1}> { y, s = com.microsoft.BeamSearch(x, m, , b, r) <eos_token_id = 3, pad_token_id = 0, " SAMPLE_BODY "> }", "x=0:3", PL_SAMPLE_NO_GRAD }) },
     { .name = "GreedySearch", MS,
       .in = PL_PORTS(INT32("input_ids", 0), INT32("max_length", 0), INT32("min_length", PL_PORT_OPTIONAL), ENDS("repetition_penalty")),
       .out = PL_PORTS(INT32("sequences", 0)), .attrs = PL_ATTRS(ATTRS), .infer = greedy_search_infer, .eval = greedy_search_eval, RULES,
-      .samples = PL_SAMPLES({ "(int32[2,3] x) => (y) <int32[1] m = {6}> { y = com.microsoft.GreedySearch<eos_token_id = 3, pad_token_id = 0>(x, m) <" SAMPLE_BODY "> }", "x=0:3", PL_SAMPLE_NO_GRAD }) },
+      .samples = PL_SAMPLES({ "(int32[2,3] x) => (y) <int32[1] m = {6}> { y = com.microsoft.GreedySearch(x, m) <eos_token_id = 3, pad_token_id = 0, " SAMPLE_BODY "> }", "x=0:3", PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
 /* clang-format on */
