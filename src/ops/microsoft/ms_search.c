@@ -163,14 +163,14 @@ static pl_status write_sequences(const beams *b) {
     const pl_search *s = &b->s;
     const int64_t dims[] = { s->batch, b->n_return, s->longest };
     pl_tensor *y = NULL, *scores = NULL;
-    PL_TRY(pl_out_new(s->c, 0, PL_I32, 3, dims, &y));
+    if (pl_wants(s->c, 0)) PL_TRY(pl_out_new(s->c, 0, PL_I32, 3, dims, &y));
     if (pl_wants(s->c, 1))
         PL_TRY(pl_out_new(s->c, 1, pl_eval_dtype(s->c, PL_F32), 2, dims, &scores));
     for (int64_t row = 0; row < s->batch; row++) {
         for (int64_t r = 0; r < b->n_return; r++) {
             const kept *k = &b->best[row * s->beams + b->n_best[row] - 1 - r];
             const int64_t to = row * b->n_return + r;
-            for (int64_t i = 0; i < s->longest; i++)
+            for (int64_t i = 0; i < s->longest && y != NULL; i++)
                 ((int32_t *)y->data)[to * s->longest + i] =
                     (int32_t)(i < k->n ? k->tokens[i] : s->pad);
             if (scores != NULL) store(s, scores, to, k->score);
@@ -288,8 +288,8 @@ static pl_status greedy_search_eval(pl_eval *c) {
                                                             : greedy(&s, from, token, ended);
     }
     const int64_t dims[] = { s.rows, s.longest };
-    if (st == PL_OK) st = pl_out_new(c, 0, PL_I32, 2, dims, &y);
-    for (int64_t i = 0; st == PL_OK && i < s.rows * s.longest; i++)
+    if (st == PL_OK && pl_wants(c, 0)) st = pl_out_new(c, 0, PL_I32, 2, dims, &y);
+    for (int64_t i = 0; st == PL_OK && y != NULL && i < s.rows * s.longest; i++)
         ((int32_t *)y->data)[i] = (int32_t)(i % s.longest < s.length ? s.tokens[i] : s.pad);
     pl_search_release(&s);
     return st;
