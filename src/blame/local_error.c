@@ -51,12 +51,13 @@ static bool may_overflow(const measure *m, double bound) {
 
 /* One side is not finite. Fine if both are the same, or the value is at the limit of the type, or
  * an intermediate value may be beyond it: that explains what A cannot compute, and not a number
- * where fp64, with its wide range, has none (0 / 0, the mean of nothing). */
+ * where fp64, with its wide range, has none (0 / 0, the mean of nothing). The bound of an Inf, a
+ * share of it, says nothing. */
 static bool nonfinite_agree(const measure *m, double a, double d, double bound) {
-    if (isnan(d) && isfinite(a)) return false;
+    if (isnan(d)) return isnan(a);
+    if (isinf(d)) return a == d || (fabs(a) >= m->most * (1 - 4 * m->u) && (a > 0) == (d > 0));
     if (may_overflow(m, bound)) return true;
-    if (isnan(a) || isnan(d)) return isnan(a) && isnan(d);
-    if (a == d) return true;
+    if (isnan(a)) return false;
     const double reach = fabs(d) + 4 * fmax(bound, m->u * fabs(d));
     if (isinf(a)) return (a > 0) == (d > 0) && reach >= m->most;
     return fabs(a) >= m->most * (1 - 4 * m->u) && (a > 0) == (d > 0);

@@ -269,6 +269,62 @@ static pl_status generate_optional(const pl_model *model, size_t input, const pl
     return st;
 }
 
+/* Half of the keys that a reader knows, which is what a row has that lacks features; else three of
+ * any name. */
+static pl_status generate_keys(const pl_model *model, const pl_value *value, const pl_type *type,
+                               pl_tensor **out, pl_err *err) {
+    const bool text = type->dtype == PL_STRING;
+    const pl_string *strings = NULL;
+    const int64_t *ints = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < model->graph->n_nodes && n == 0; i++) {
+        const pl_node *node = model->graph->nodes[i];
+        if (node->n_in == 0 || node->in[0] != value || node->def == NULL) continue;
+        if (text) strings = pl_attr_strings(node, "string_vocabulary", &n);
+        if (!text) ints = pl_attr_ints(node, "int64_vocabulary", &n);
+    }
+    const int64_t dims[] = { n == 0 ? 3 : (int64_t)(n + 1) / 2 };
+    PL_TRY(pl_tensor_new(type->dtype, 1, dims, out, err));
+    pl_status st = PL_OK;
+    for (int64_t i = 0; i < dims[0] && st == PL_OK; i++) {
+        const char letter[] = { (char)('a' + i) };
+        if (text && strings != NULL)
+            st = pl_tensor_set_string(*out, i, strings[2 * i].data, strings[2 * i].n_bytes, err);
+        else if (text)
+            st = pl_tensor_set_string(*out, i, letter, 1, err);
+        else
+            ((int64_t *)(*out)->data)[i] = ints != NULL ? ints[2 * i] : i;
+    }
+    return st;
+}
+
+/* Two tensors: keys and values. Keys stay in the order of the reader's list. */
+static pl_status generate_map(const pl_model *model, size_t input, const plumb_inputs *source,
+                              const pl_strmap *dims, pl_datum **out, pl_err *err) {
+    const pl_value *value = model->graph->inputs[input];
+    const pl_type *elem = value->type->elem;
+    pl_tensor *t[2] = { NULL, NULL };
+    pl_datum *pair[2] = { NULL, NULL };
+    if (elem->kind != PL_TYPE_TENSOR || elem->dtype == PL_UNDEFINED ||
+        (value->type->dtype != PL_STRING && value->type->dtype != PL_I64))
+        return pl_fail(err, PL_E_USAGE,
+                       "cannot generate input '%s': a map of this type; use option 'input'",
+                       value->name);
+    pl_status st = generate_keys(model, value, value->type, &t[0], err);
+    if (st == PL_OK) st = pl_tensor_new(elem->dtype, 1, t[0]->dims, &t[1], err);
+    if (st == PL_OK) st = fill_tensor(t[1], model, input, source, dims, input, err);
+    for (size_t k = 0; k < 2 && st == PL_OK; k++) {
+        st = pl_datum_of_tensor_take(t[k], &pair[k], err);
+        t[k] = NULL;
+    }
+    if (st == PL_OK) st = pl_datum_new_sequence(PL_TYPE_TENSOR, PL_UNDEFINED, pair, 2, out, err);
+    for (size_t k = 0; k < 2; k++) {
+        pl_tensor_unref(t[k]);
+        pl_datum_unref(pair[k]);
+    }
+    return st;
+}
+
 pl_status pl_generate_input(const pl_model *model, size_t input, const plumb_inputs *source,
                             const pl_strmap *dims, pl_datum **out, pl_err *err) {
     const pl_value *value = model->graph->inputs[input];
@@ -283,6 +339,9 @@ pl_status pl_generate_input(const pl_model *model, size_t input, const plumb_inp
     }
     if (type != NULL && type->kind == PL_TYPE_OPTIONAL && type->elem != NULL) {
         return generate_optional(model, input, source, dims, out, err);
+    }
+    if (type != NULL && type->kind == PL_TYPE_MAP && type->elem != NULL) {
+        return generate_map(model, input, source, dims, out, err);
     }
     return pl_fail(err, PL_E_USAGE,
                    "cannot generate input '%s': its type is unknown; use option 'input'",

@@ -210,12 +210,24 @@ static bool elements_fit(const pl_type *type, const pl_datum *d) {
            d->elem_dtype == PL_UNDEFINED || d->elem_dtype == type->dtype;
 }
 
+/* Its keys and its values. */
+static bool is_map_of(const pl_type *type, const pl_datum *d) {
+    if (d->kind != PL_TYPE_SEQUENCE || d->n_items != 2) return false;
+    const pl_datum *keys = d->items[0], *values = d->items[1];
+    if (keys->kind != PL_TYPE_TENSOR || values->kind != PL_TYPE_TENSOR) return false;
+    const bool known = type->elem != NULL && type->elem->dtype != PL_UNDEFINED;
+    return keys->tensor->n_elements == values->tensor->n_elements &&
+           (type->dtype == PL_UNDEFINED || keys->tensor->dtype == type->dtype) &&
+           (!known || values->tensor->dtype == type->elem->dtype);
+}
+
 pl_status pl_interp_check_input(const pl_value *value, const pl_datum *d, bool any_shape,
                                 pl_err *err) {
     const pl_type *type = value->type;
     char found[200];
     if (type == NULL || type->kind == PL_TYPE_NONE) return PL_OK;
-    bool fits = d->kind == type->kind && elements_fit(type, d);
+    bool fits = type->kind == PL_TYPE_MAP ? is_map_of(type, d)
+                                          : d->kind == type->kind && elements_fit(type, d);
     if (fits && d->kind == PL_TYPE_TENSOR) {
         const pl_tensor *t = d->tensor;
         fits = type->dtype == PL_UNDEFINED || t->dtype == type->dtype;

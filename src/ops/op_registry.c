@@ -11,7 +11,7 @@
     X(einsum) X(gather_block_quantized) X(generator) X(image) X(index) X(integer_conv) X(integer_matmul)                     \
     X(linear_attention) X(logical) X(loss) X(matmul) X(matmul_nbits) X(ml) X(ml_tree) X(moe)              \
     X(ms_attention) X(ms_fused) X(ms_padding) X(ms_quant) X(norm) X(optimizer) X(pool) X(quant) X(reduce)        \
-    X(region) X(resize) X(rnn) X(scatter) X(sequence) X(shape) X(signal) X(softmax) X(sort)        \
+    X(region) X(resize) X(rnn) X(scatter) X(search) X(sequence) X(shape) X(signal) X(softmax) X(sort)        \
     X(text) X(transform) X(type) X(unary)
 /* clang-format on */
 

@@ -4,6 +4,7 @@
  * best for both sides, close, and clearly better than the next one. Each open tensor is read once
  * for its statistics and a few times for the fits; read_limit bounds the bytes. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -316,6 +317,13 @@ static bool may_hide_order(const pl_pair_item *a, const pl_pair_item *b) {
     return false;
 }
 
+/* A flat array of the right count says nothing of axes: its order is the model's, however wrong the
+ * numbers are. */
+static bool is_flattened(const pl_pair *pair, const pl_pair_item *x, const pl_pair_item *y) {
+    return strcmp(pair->method, "value") != 0 && x->has_shape && y->has_shape &&
+           (x->rank == 1 || y->rank == 1) && pl_pair_count(x) == pl_pair_count(y);
+}
+
 static pl_status find_layout(pl_pair_state *s, pl_pair *pair, pl_err *err) {
     const pl_pair_item *x = &s->side[0]->items[pair->a], *y = &s->side[1]->items[pair->b];
     const bool same = pl_pair_same_shape(x, y);
@@ -326,6 +334,8 @@ static pl_status find_layout(pl_pair_state *s, pl_pair *pair, pl_err *err) {
     if (*layout.text == '\0' && !same && x->has_shape && y->has_shape &&
         !pl_layout_guess(x->rank, x->dims, y->rank, y->dims, layout.text))
         *layout.text = '\0';
+    if (*layout.text == '\0' && !same && is_flattened(pair, x, y))
+        snprintf(layout.text, sizeof(layout.text), "reshape");
     if (*layout.text == '\0') return PL_OK;
     pair->layout = pl_arena_strdup(s->arena, layout.text);
     return pair->layout == NULL ? pl_fail_memory(err, 1) : PL_OK;

@@ -375,6 +375,19 @@ def inf_sign(v, exact):
     return w
 
 
+def inf_gone(v, exact):
+    """a number where the answer is Inf: a runtime that clamps"""
+    w = v.copy()
+    w[np.isinf(w)] = 5
+    return w
+
+
+def inf_to_nan(v, exact):
+    w = v.copy()
+    w[np.isinf(w)] = np.nan
+    return w
+
+
 def all_nan(v, exact):
     return np.full_like(v, np.nan)
 
@@ -421,7 +434,7 @@ def no_word(v, exact):
 
 
 STRUCTURAL = (wider, longer, shorter, flat, transposed_dims)
-FLOATS = (one_element, scaled, offset, negated, zeroed, rolled, first_row_stale, nan_born, inf_born, nan_gone, nan_moved, inf_sign, all_nan)
+FLOATS = (one_element, scaled, offset, negated, zeroed, rolled, first_row_stale, nan_born, inf_born, nan_gone, nan_moved, inf_sign, inf_gone, inf_to_nan, all_nan)
 OF_KIND = {"f": FLOATS, "i": (one_element, scaled, offset, negated, zeroed, rolled), "u": (one_element, offset, negated, zeroed, rolled),
            "b": (last_flipped, all_flipped, zeroed), "O": (other_word, no_word)}
 

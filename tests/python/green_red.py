@@ -7,6 +7,7 @@ from green_situation import (Situation, accuracy, analyze, expected_wrong, query
                              with_engine)
 import green_flows
 import green_odd
+import green_outsider
 import green_red_by_hand
 
 SITUATIONS = []
@@ -126,4 +127,4 @@ whole_answers()
 test_folders()
 recordings()
 truths()
-SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED
+SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED + green_outsider.RED

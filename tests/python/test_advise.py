@@ -130,7 +130,7 @@ def ask(folder, name, form, per_channel, by):
     if key not in made:
         model, ranges = network(name, folder)
         quantised = nets.quantise(model, form, per_channel, ranges)
-        got = analyze(folder, quantised, model, MAKERS[name][1](192, 11)[0], "--advise-out", folder / "mixed.onnx",
+        got = analyze(folder, quantised, model, MAKERS[name][1](1024 if by == "top1" else 192, 11)[0], "--advise-out", folder / "mixed.onnx",
                       *(["--advise-metric", "top1"] if by == "top1" else ["--metric", by]))
         mixed = onnx.load(folder / "mixed.onnx") if got["advice"]["model"] else quantised  # good enough as it is
         made[key] = quantised, got, mixed

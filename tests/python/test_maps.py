@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""ZipMap, as classifiers of scikit-learn end: rows of scores with names. Expected values by numpy; ONNX Runtime, where it is there, must
-agree. Another map on the other side is never green. TAP."""
+"""ZipMap, as classifiers of scikit-learn end: rows of scores with names; and DictVectorizer, as pipelines begin. Expected values by numpy; ONNX
+Runtime, where it is there, must agree. Another map on the other side is never green. TAP."""
 
 import json
 import os
@@ -121,6 +121,100 @@ def test_wrong_count_is_refused(folder):
     np.save(folder / "x.npy", X)
     code, _, err = plumb("run", folder / "m.onnx", "--input", f"x={folder / 'x.npy'}", "-o", folder / "none")
     assert code == 2 and "3 scores, but 2 class labels" in err, (code, err)
+
+
+# ---- DictVectorizer: a map goes in ----
+
+VECTOR = {"text": (["pear", "apple", "fig", "kiwi"], T.FLOAT, {"fig": 2.5, "apple": -1.0, "plum": 7.0}, [0, -1, 2.5, 0]),
+          "ints": ([4, -1, 9], T.FLOAT, {9: 2.5, -1: -1.0, 3: 7.0}, [0, -1, 2.5]),
+          "counts": (["b", "a"], T.INT64, {"a": 2 ** 60 + 1}, [0, 2 ** 60 + 1]),
+          "words": ([4, -1, 9], T.STRING, {9: "x", -1: "y", 3: "z"}, ["", "y", "x"])}
+TYPES = {T.FLOAT: np.float32, T.INT64: np.int64, T.STRING: object}
+
+
+def vectorizer(path, vocabulary, value, shift=0):
+    """y: the vector; z, of numbers: something to compute with it"""
+    text = isinstance(vocabulary[0], str)
+    words = {"string_vocabulary": vocabulary} if text else {"int64_vocabulary": vocabulary}
+    nodes = [helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", **words)]
+    outputs = [helper.make_tensor_value_info("y", value, [1, len(vocabulary)])]
+    if value == T.FLOAT:
+        nodes.append(helper.make_node("Add", ["y", "c"], ["z"]))
+        outputs.append(helper.make_tensor_value_info("z", value, [1, len(vocabulary)]))
+    kind = onnx.TypeProto()
+    kind.map_type.key_type = T.STRING if text else T.INT64
+    kind.map_type.value_type.tensor_type.elem_type = value
+    kind.map_type.value_type.tensor_type.shape.SetInParent()
+    constants = [numpy_helper.from_array(np.float32(1.5 + shift), "c")] if value == T.FLOAT else []
+    graph = helper.make_graph(nodes, "g", [onnx.ValueInfoProto(name="x", type=kind)], outputs, constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid("ai.onnx.ml", 1)])
+    made.ir_version = 8
+    onnx.save(made, path)
+
+
+def map_files(folder, value, row):
+    """The same map in each form that plumb reads."""
+    (folder / "row.json").write_text(json.dumps({str(k): v for k, v in row.items()}))
+    keys = np.array(list(row), object if isinstance(next(iter(row)), str) else np.int64)
+    values = np.array(list(row.values()), TYPES[value])
+    tensors = [numpy_helper.from_array(keys), numpy_helper.from_array(values)]
+    pair = onnx.SequenceProto(elem_type=onnx.SequenceProto.TENSOR, tensor_values=tensors)
+    (folder / "pair.pb").write_bytes(pair.SerializeToString())
+    proto = onnx.MapProto(name="x", key_type=T.STRING if keys.dtype == object else T.INT64)
+    if keys.dtype == object:
+        proto.string_keys.extend(k.encode() for k in keys)
+    else:
+        proto.keys.extend(keys.tolist())
+    for v in values:
+        scalar = onnx.TensorProto(data_type=value, string_data=[v.encode()]) if value == T.STRING else numpy_helper.from_array(np.asarray(v))
+        proto.values.tensor_values.append(scalar)
+    proto.values.elem_type = onnx.SequenceProto.TENSOR
+    (folder / "map.pb").write_bytes(proto.SerializeToString())
+    return "row.json", "pair.pb", "map.pb"
+
+
+def test_dict_vectorizer(folder):
+    for name, (vocabulary, value, row, expected) in VECTOR.items():
+        vectorizer(folder / "m.onnx", vocabulary, value)
+        for backend in BACKENDS:
+            for file in map_files(folder, value, row):
+                to = folder / f"{name}-{backend}-{Path(file).stem}"
+                code, _, err = plumb("run", folder / "m.onnx", "--backend", backend, "--input", f"x={folder / file}", "-o", to)
+                assert code == 0, (name, backend, file, err)
+                if value == T.STRING:
+                    got = [s.decode() for s in onnx.TensorProto.FromString((to / "y.pb").read_bytes()).string_data]
+                else:
+                    got = np.load(to / "y.npy").tolist()[0]
+                assert got == expected, (name, backend, file, got)
+
+
+def test_dict_vectorizer_is_analysed(folder):
+    """A map that is generated has keys of the vocabulary; a reference that adds something else is not green."""
+    for name, (vocabulary, value, row, _) in VECTOR.items():
+        vectorizer(folder / "m.onnx", vocabulary, value)
+        map_files(folder, value, row)
+        for given in ([], ["--input", f"x={folder / 'row.json'}"]):
+            code, out, err = plumb("analyze", folder / "m.onnx", "--backend", BACKENDS[-1], *given, "--json", "-o", folder / f"{name}{len(given)}")
+            assert code == 0 and json.loads(out)["verdict"] == "agree", (name, given, code, err)
+    vectorizer(folder / "m.onnx", VECTOR["text"][0], T.FLOAT)
+    vectorizer(folder / "other.onnx", VECTOR["text"][0], T.FLOAT, shift=.25)
+    code, out, err = plumb("analyze", folder / "m.onnx", "--backend", BACKENDS[-1], "--reference", folder / "other.onnx", "--json", "-o", folder / "two")
+    assert code == 1 and json.loads(out)["verdict"] == "diverged", (code, err)
+    vectorizer(folder / "other.onnx", VECTOR["text"][0][::-1], T.FLOAT)
+    code, out, err = plumb("analyze", folder / "m.onnx", "--backend", BACKENDS[-1], "--reference", folder / "other.onnx", "--json", "-o", folder / "three")
+    assert code == 1 and json.loads(out)["verdict"] == "diverged", (code, err)
+
+
+def test_wrong_maps_are_refused(folder):
+    vectorizer(folder / "m.onnx", [4, -1, 9], T.FLOAT)
+    for text, why in (('{"a": 1}', "key 'a' is not an integer"), ('{"4": "x"}', "the value of '4' is string, expected float"),
+                      ('{"4": 1, "04": 2}', "one of its keys twice"), ("[1]", "not an npy"), ('{"4": 1', "JSON")):
+        (folder / "x.json").write_text(text)
+        code, _, err = plumb("run", folder / "m.onnx", "--input", f"x={folder / 'x.json'}", "-o", folder / "out")
+        assert code == 2 and why in err, (text, code, err)
+    np.save(folder / "x.npy", X)
+    code, _, err = plumb("run", folder / "m.onnx", "--input", f"x={folder / 'x.npy'}", "-o", folder / "out")
+    assert code == 2 and "expected map(int64,float" in err, (code, err)
 
 
 if __name__ == "__main__":

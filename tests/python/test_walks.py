@@ -179,6 +179,21 @@ def test_b_every_form_of_a_dump(folder):
         judge(folder, dump, "--input", "image=image.npy")
 
 
+def test_b_flat_and_far_off(folder):
+    """Flat arrays keep the model's order also where the numbers are too wrong to tell: half of the columns are copies."""
+    values = engine(folder)
+    conv = values["/0/Conv_output_0"]
+    conv[..., 7:] = conv[..., :7]
+    relu = values["/1/Relu_output_0"] = np.maximum(conv, 0)
+    values["/2/MaxPool_output_0"] = relu.reshape(1, 8, 7, 2, 7, 2).max((3, 5))
+    (folder / "flat").mkdir()
+    for name, a in values.items():
+        np.save(folder / "flat" / f"{file_name(name)}.npy", a.ravel())
+    said = json.loads(ask(folder, "compare", "flat", "net.onnx", "--no-session", "--json", code=1).stdout)
+    assert said["blame"][0]["op"] == "Conv" and said["blame"][0]["kind"] != "shape", said["blame"]
+    assert not [b for b in said["blame"] if b["kind"] == "shape"], said["blame"]
+
+
 def test_b_only_the_input_is_no_verdict(folder):
     (folder / "dump").mkdir()
     np.save(folder / "dump/image.npy", engine(folder)["image"])

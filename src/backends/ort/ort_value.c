@@ -67,6 +67,13 @@ static pl_status tensor_input(const pl_ort_env *ort, const pl_tensor *tensor, pl
     return PL_OK;
 }
 
+/* The items of a sequence have one type, the keys and values of a map never do. */
+static bool is_map(const pl_datum *d) {
+    return d->n_items == 2 && d->items[0]->kind == PL_TYPE_TENSOR &&
+           d->items[1]->kind == PL_TYPE_TENSOR &&
+           d->items[0]->tensor->dtype != d->items[1]->tensor->dtype;
+}
+
 static pl_status sequence_input(const pl_ort_env *ort, const pl_datum *d, pl_ort_input *out,
                                 pl_err *err) {
     if (d->n_items == 0) {
@@ -83,8 +90,10 @@ static pl_status sequence_input(const pl_ort_env *ort, const pl_datum *d, pl_ort
     }
     if (st == PL_OK) {
         st = pl_ort_check(&ort->api,
-                          ort->api.CreateValue(values, d->n_items, PL_ORT_SEQUENCE, &out->value),
-                          "create a sequence", err);
+                          ort->api.CreateValue(values, d->n_items,
+                                               is_map(d) ? PL_ORT_MAP : PL_ORT_SEQUENCE,
+                                               &out->value),
+                          is_map(d) ? "create a map" : "create a sequence", err);
     }
     pl_free(values);
     return st;

@@ -40,7 +40,8 @@ pl_status pl_analysis_find_foreign(pl_analysis *x, const char *reference, pl_err
         for (uint32_t k = 0; k < node->n_out; k++)
             if (node->out[k] != NULL) x->foreign[node->out[k]->id] = foreign;
     }
-    x->session->b = (pl_side_info){ .spec = "eager:fp64", .backend = "eager" };
+    x->session->b.spec = "eager:fp64";
+    x->session->b.backend = "eager";
     return pl_analysis_note(
         x, err,
         "%s cannot run this model: values are compared with fp64, which continues "

@@ -261,10 +261,62 @@ pl_status pl_analysis_unseen(void *ctx, const pl_value *value, const pl_datum *g
     return st;
 }
 
+/* ---- outputs that nothing computes ---- */
+
+/* What the model passes on: an input, or a constant. NULL when it is unknown. */
+static pl_status passed_on(const pl_analysis *x, const pl_value *value, pl_datum **out,
+                           pl_err *err) {
+    const pl_graph *graph = x->model->graph;
+    *out = NULL;
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        if (graph->inputs[i] == value && x->in[i] != NULL) *out = pl_datum_ref(x->in[i]);
+    if (*out != NULL || value->init == NULL) return PL_OK;
+    return pl_datum_of_tensor_take(pl_tensor_ref(value->init), out, err);
+}
+
+static pl_status judge_passed(pl_analysis *x, const pl_value *value, const pl_datum *a,
+                              const pl_datum *b, pl_err *err) {
+    pl_sync_point *p = NULL;
+    const pl_value *replayed = pl_graph_find(x->replayed->graph, value->name);
+    if (replayed == NULL || replayed->producer != NULL) return PL_OK;
+    PL_TRY(add_point(x, &p, err));
+    p->value = p->counterpart = pl_analysis_keep(x, value->name);
+    p->replayed = replayed;
+    p->sample = (int64_t)x->sample;
+    p->is_output = true;
+    p->paired_by = "name";
+    p->confidence = 1;
+    pl_side_describe(&p->a, a);
+    pl_side_describe(&p->b, b);
+    compare_metadata(x, p);
+    PL_TRY(measure(x, p, a, b, err));
+    const bool exact = p->measured ? p->pair_class == PL_PAIR_EXACT : pl_datum_identical(a, b);
+    const bool same = exact && p->metadata_match;
+    p->facts.rule = pl_fact_of(same);
+    p->facts.compared = p->measured;
+    p->facts.exact = same;
+    if (!same) p->reason = "the model passes this on as it is, and it came out as another one";
+    return PL_OK;
+}
+
+static pl_status judge_all_passed(pl_analysis *x, pl_err *err) {
+    const pl_graph *graph = x->model->graph;
+    pl_status st = PL_OK;
+    for (size_t i = 0; i < graph->n_outputs && st == PL_OK; i++) {
+        const pl_value *value = graph->outputs[i];
+        pl_datum *b = NULL;
+        if (value->producer != NULL || x->a.plain == NULL || x->a.plain[i] == NULL) continue;
+        st = passed_on(x, value, &b, err);
+        if (st == PL_OK && b != NULL) st = judge_passed(x, value, x->a.plain[i], b, err);
+        pl_datum_unref(b);
+    }
+    return st;
+}
+
 /* ---- verdicts ---- */
 
 static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v, bool has_b) {
-    if (!v->judged) { /* the run does not have it */
+    if (!v->judged) { /* the run does not have it, or nothing computes it */
         p->facts.paired = has_b;
         pl_verdict_decide(p);
         return;
@@ -417,7 +469,8 @@ static pl_status say_coverage(pl_analysis *x, pl_err *err) {
     s->single_node_share =
         x->blame.n_replayed > 0 ? (double)x->blame.n_single / (double)x->blame.n_replayed : 0;
     for (size_t i = 0; i < graph->n_outputs; i++)
-        s->coverage.n_outputs += graph->outputs[i]->producer != NULL;
+        s->coverage.n_outputs +=
+            graph->outputs[i]->producer != NULL || (x->a.plain != NULL && x->a.plain[i] != NULL);
     if (x->blame.n_without_rule > 0) {
         PL_TRY(pl_analysis_note(x, err, "without an error bound: %zu replayed node%s",
                                 x->blame.n_without_rule, pl_plural(x->blame.n_without_rule)));
@@ -432,6 +485,7 @@ static pl_status say_coverage(pl_analysis *x, pl_err *err) {
 pl_status pl_analysis_settle(pl_analysis *x, pl_err *err) {
     pl_session *s = x->session;
     bool failing = false;
+    PL_TRY(judge_all_passed(x, err));
     PL_TRY(settle_points(x, &failing, err));
     PL_TRY(name_blame(x, err));
     PL_TRY(say_nonfinite(x, err));

@@ -1,8 +1,6 @@
 /* Classic machine learning (ai.onnx.ml): features in and out. Linear models and support vector
- * machines are in ml_linear.c, tables in ml_encode.c, trees in ml_tree.c.
- *
- * DictVectorizer and CastMap have no row: they take maps, and plumb has no input files for these.
- */
+ * machines are in ml_linear.c, tables in ml_encode.c, maps in ml_map.c and ml_dict.c, trees in
+ * ml_tree.c. */
 #include <math.h>
 #include <string.h>
 
@@ -298,6 +296,12 @@ const pl_op_def pl_ops_ml[] = {
                         PL_A_STRING("default_string", "_Unused"), PL_A_INT("default_int64", -1)),
       .infer = pl_category_infer, .eval = pl_category_eval, TABLE, PL_EMIT_BREAK("looks up a table of keys"),
       .samples = PL_SAMPLES({ "(int64[4] x) => (y) { y = ai.onnx.ml.CategoryMapper<cats_strings = [\"a\", \"b\"], cats_int64s = [3, 5]>(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+    { .name = "DictVectorizer", ML, .since = 1, .flags = PL_OP_OWN_OUT,
+      .in = PL_PORTS({ "X", PL_T_ANY, PL_PORT_NOT_TENSOR }), .out = PL_PORTS({ "Y", PL_T_ML | PL_T_STRING, 0 }),
+      .attrs = PL_ATTRS(PL_A_LIST("string_vocabulary", STRINGS), PL_A_LIST("int64_vocabulary", INTS)),
+      .infer = pl_dict_vectorizer_infer, .eval = pl_dict_vectorizer_eval, .grad = PL_GRAD_UNDEFINED, .bound = PL_BOUND_EXACT, .autocast = PL_AMP_KEEP,
+      PL_EMIT_BREAK("maps are not tensors"),
+      .samples = PL_SAMPLES({ "(float[1,2] x) => (y) <int64 i = {0}> { z = ai.onnx.ml.ZipMap<classlabels_int64s = [9, 3]>(x) o = SequenceAt(z, i) y = ai.onnx.ml.DictVectorizer<int64_vocabulary = [3, 4, 9]>(o) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "FeatureVectorizer", ML, .since = 1,
       .in = PL_PORTS({ "X", PL_T_ML, PL_PORT_VARIADIC }), FLOAT_OUT("Y"),
       .attrs = PL_ATTRS(PL_A_LIST("inputdimensions", INTS)), .infer = vectorizer_infer, .eval = vectorizer_eval,

@@ -50,6 +50,10 @@ pl_status pl_linear_regressor_bound(pl_bound *c);
 pl_status pl_svm_classifier_bound(pl_bound *c);
 pl_status pl_svm_regressor_bound(pl_bound *c);
 
+/* ml_dict.c */
+pl_status pl_dict_vectorizer_infer(pl_infer *c);
+pl_status pl_dict_vectorizer_eval(pl_eval *c);
+
 /* ml_map.c */
 pl_status pl_zip_map_infer(pl_infer *c);
 pl_status pl_zip_map_eval(pl_eval *c);

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/array.h"
 #include "tensor/file/gguf.h"
+#include "tensor/file/map_value.h"
 #include "tensor/file/npy.h"
 #include "tensor/file/npz.h"
 #include "tensor/file/pt.h"
@@ -98,6 +99,11 @@ static pl_status load_any(const char *path, pl_file_map *map, const pl_type *typ
     if (pl_zip_sniff(bytes.data, bytes.n_bytes))
         return pl_npz_read(bytes, map, collect_tensor_take, c, err);
     if (pl_gguf_sniff(bytes.data, bytes.n_bytes)) return load_gguf(map, c, err);
+    if (!is_pb && pl_map_json_sniff(bytes, type)) {
+        pl_datum *d = NULL;
+        PL_TRY(pl_map_json_read(bytes, type, &d, err));
+        return collect_take(c, "", 0, d, err);
+    }
     if (!is_pb && pl_safetensors_sniff(bytes.data, bytes.n_bytes))
         return load_safetensors(map, c, err);
     /* A TensorProto has no signature, so every unknown file ends here: the error lists the formats

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/array.h"
 #include "base/size.h"
+#include "tensor/file/map_value.h"
 
 enum {
     DIMS = 1,
@@ -488,7 +489,7 @@ pl_status pl_datum_proto_read(pl_bytes bytes, pl_file_map *map, const pl_type *t
     case PL_TYPE_TENSOR: return read_tensor_datum(bytes, map, out, err);
     case PL_TYPE_SEQUENCE:
     case PL_TYPE_OPTIONAL: return read_container(bytes, map, kind, type->elem, 0, out, err);
-    case PL_TYPE_MAP: return pl_fail(err, PL_E_UNSUPPORTED, "map values are not supported");
+    case PL_TYPE_MAP: return pl_map_proto_read(bytes, map, type, out, err);
     case PL_TYPE_SPARSE:
         return pl_fail(err, PL_E_UNSUPPORTED, "sparse tensor values are not supported");
     }

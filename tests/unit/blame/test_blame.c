@@ -748,6 +748,53 @@ static void test_blame__outputs_may_be_used_inside(void **state) {
     release(&x);
 }
 
+/* The bound of an Inf is infinite, too, and excuses neither its sign nor NaN in its place. */
+static void test_blame__holds_inf_to_its_sign(void **state) {
+    (void)state;
+    static const char log_of_0[] = "(float[8] x) => (y) { z = Sub(x, x) l = Log(z) y = Add(l, l) }";
+    const fault faults[] = { { "y", 0, -1, -1 }, { "y", (double)NAN, 1, 3 }, { "y", 0, 1, -1 } };
+    for (int i = 0; i < 6; i++) {
+        fixture x;
+        run(&x, log_of_0, &faults[i % 3], 1);
+        if (i >= 3) hide(&x, "l");
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, i % 3 < 2);
+        release(&x);
+    }
+}
+
+/* As fast runtimes do. What is wrong before it, beyond its bound, or after it still shows. */
+static void test_blame__lets_a_tail_be_clamped(void **state) {
+    (void)state;
+    static const char tail[] = "(float[4,8] x) => (s, y) <float c = {-23}, float big = {1e9}> "
+                               "{ z = Add(x, c) s = Sigmoid(z) y = Mul(s, big) }";
+    const fault clamped[] = { { "s", 0, 0, -1 } };
+    const fault coarse[] = { { "s", 1e-6, 0, -1 } };
+    const fault before[] = { { "z", 3, 1, -1 } };
+    fixture x;
+    run(&x, tail, clamped, 1);
+    judge(&x);
+    assert_int_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
+    assert_int_equal(verdict_of(&x, "y"), PL_VERDICT_INHERITED); /* a function of what was lost */
+    release(&x);
+    run(&x, tail, coarse, 1);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "s");
+    release(&x);
+    run(&x, tail, before, 1);
+    judge(&x);
+    assert_int_equal(x.blame.n_groups, 1);
+    assert_string_equal(x.blame.groups[0].value, "z");
+    assert_int_not_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
+    release(&x);
+    run(&x, tail, before, 1);
+    hide(&x, "z");
+    judge(&x);
+    assert_int_not_equal(verdict_of(&x, "s"), PL_VERDICT_WITHIN);
+    release(&x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_blame__names_nobody_in_a_clean_run),
@@ -778,6 +825,8 @@ int main(void) {
         cmocka_unit_test(test_blame__fits_no_bias_to_a_single_element),
         cmocka_unit_test(test_blame__lets_unseen_values_overflow),
         cmocka_unit_test(test_blame__outputs_may_be_used_inside),
+        cmocka_unit_test(test_blame__holds_inf_to_its_sign),
+        cmocka_unit_test(test_blame__lets_a_tail_be_clamped),
     };
     return cmocka_run_group_tests_name("blame", tests, NULL, NULL);
 }
