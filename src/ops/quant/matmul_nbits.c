@@ -1,6 +1,6 @@
 /* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
- * zero point. With few rows of A the weights are unpacked and used piece by piece; with many rows
- * all of them are unpacked for a matrix product.
+ * zero point. Weights of 4 bits are multiplied as they are stored (kernels/gemm/gemm_stored.h).
+ * Others are unpacked: with few rows of A piece by piece, with many all of them for a matrix product.
  *
  * accuracy_level 4 lets a runtime round A to int8. ONNX Runtime does so for weights of 4 and 8
  * bits, block by block with the scale max|a| / 127 (held against 1.27), and so does this kernel:
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_stored.h"
 #include "kernels/vmath.h"
 #include "ops/bound.h"
 #include "ops/infer.h"
@@ -278,11 +278,53 @@ static pl_status product_f64(pl_eval *c, nbits_job *j, const pl_gemm_shape *g) {
     return PL_OK;
 }
 
+/* Weights of 4 bits in whole blocks, without reordering: no copy of them is made. */
+static bool stored_of(const pl_eval *c, const layout *l, pl_stored *s) {
+    const pl_tensor *scales = pl_in(c, SCALES), *zeros = pl_in(c, ZEROS);
+    if (c->naive || c->fp64 || pl_has(c, G_IDX) || !pl_gemm_is_own(c->kernels) || !pl_stored_takes(l->bits, l->block, l->k) ||
+        (zeros != NULL && zeros->dtype != PL_U8)) {
+        return false;
+    }
+    *s = (pl_stored){ .kind = PL_STORED_CODES,
+                      .b = pl_in(c, B)->data,
+                      .block = l->block,
+                      .n_blocks = l->n_blocks,
+                      .scales = scales->data,
+                      .scale_dtype = scales->dtype,
+                      .zeros = zeros == NULL ? NULL : zeros->data,
+                      .zero_bytes = l->zero_bytes };
+    return true;
+}
+
+static pl_status stored_product(pl_eval *c, const layout *l, const pl_stored *s, nbits_job *j) {
+    if (!rounds_a(c->node, l, c->otherwise))
+        return pl_gemm_stored_f32(c->pool, j->m, l->n, l->k, 1, j->a, l->k, s, j->y, c->err);
+    bool done = false;
+    PL_TRY(pl_gemm_stored_i8(c->pool, j->m, l->n, l->k, j->a, s, j->y, &done, c->err));
+    if (done) return PL_OK;
+    pl_f32 *rounded = pl_scratch(c, (size_t)(j->m * l->k), sizeof(*rounded));
+    if (rounded == NULL) return pl_eval_memory(c);
+    round_rows_f32(l, j->m, j->a, rounded);
+    return pl_gemm_stored_f32(c->pool, j->m, l->n, l->k, 1, rounded, l->k, s, j->y, c->err);
+}
+
+static pl_status add_bias(pl_eval *c, pl_f32 *y, int64_t n_elements, int64_t n) {
+    if (!pl_has(c, BIAS)) return PL_OK;
+    const pl_f32 *bias = pl_in_f32(c, BIAS);
+    if (bias == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < n_elements; i++)
+        y[i] += bias[i % n];
+    return PL_OK;
+}
+
 static pl_status matmul_nbits_eval(pl_eval *c) {
     const pl_tensor *a = pl_in(c, A);
     pl_tensor *y = pl_out(c, 0);
-    weights w;
-    PL_TRY(weights_of(c, &w));
+    weights w = { 0 };
+    pl_stored stored;
+    PL_TRY(layout_of(c->node, &w.l, c->err));
+    const bool as_stored = y->dtype != PL_F64 && stored_of(c, &w.l, &stored);
+    if (!as_stored) PL_TRY(weights_of(c, &w));
     if (y->n_elements == 0) return PL_OK;
     nbits_job job = { .w = &w, .m = a->n_elements / w.l.k };
     const pl_gemm_shape g = {
@@ -292,6 +334,12 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
     job.a = pl_compute_in_f32(c, A, NULL);
     job.y = pl_compute_out_f32(c, y);
     if (job.a == NULL || job.y == NULL) return pl_eval_memory(c);
+    if (as_stored) {
+        PL_TRY(stored_product(c, &w.l, &stored, &job));
+        PL_TRY(add_bias(c, job.y, y->n_elements, w.l.n));
+        pl_compute_store(c, y, job.y);
+        return PL_OK;
+    }
     if (rounds_a(c->node, &w.l, c->otherwise)) {
         pl_f32 *rounded = pl_scratch(c, (size_t)(job.m * w.l.k), sizeof(*rounded));
         if (rounded == NULL) return pl_eval_memory(c);
@@ -308,12 +356,7 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
         pl_pool_for(c->pool, w.l.n, 4, unpack_columns_f32, &job);
         PL_TRY(pl_gemm_f32(c->pool, &g, 1, job.a, job.all, 0, job.y, NULL, c->err));
     }
-    if (pl_has(c, BIAS)) {
-        const pl_f32 *bias = pl_in_f32(c, BIAS);
-        if (bias == NULL) return pl_eval_memory(c);
-        for (int64_t i = 0; i < y->n_elements; i++)
-            job.y[i] += bias[i % w.l.n];
-    }
+    PL_TRY(add_bias(c, job.y, y->n_elements, w.l.n));
     pl_compute_store(c, y, job.y);
     return PL_OK;
 }
