@@ -2,9 +2,6 @@
  * with more rows the blocked product asks for its panels one by one. */
 #include "kernels/gemm/gemm_stored.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/cpu.h"
@@ -31,27 +28,17 @@ bool pl_stored_takes(int64_t bits, int64_t block, int64_t k) {
 
 /* ---- codes ---- */
 
-/* Blocks first … first + n (at most BLOCKS) of a column, with scales and zeros as floats. */
-typedef struct column {
-    pl_codes codes;
-    float scales[BLOCKS], zeros[BLOCKS];
-} column;
-
-static void column_of(const pl_stored *s, int64_t j, int64_t first, int64_t n, column *to) {
+void pl_stored_numbers(const pl_stored *s, int64_t j, int64_t first, int64_t n, float *scales,
+                       float *zeros) {
     const size_t at = (size_t)(j * s->n_blocks + first);
     pl_load_f32(s->scale_dtype, (const char *)s->scales + at * pl_dtype_bytes(s->scale_dtype),
-                to->scales, (size_t)n);
+                scales, (size_t)n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t block = first + i;
-        to->zeros[i] = s->zeros == NULL
-                           ? 8
-                           : (float)(s->zeros[j * s->zero_bytes + block / 2] >> block % 2 * 4 & 15);
+        zeros[i] = s->zeros == NULL
+                       ? 8
+                       : (float)(s->zeros[j * s->zero_bytes + block / 2] >> block % 2 * 4 & 15);
     }
-    to->codes = (pl_codes){ .codes = (const pl_u8 *)s->b + (int64_t)at * s->block / 2,
-                            .scales = to->scales,
-                            .zeros = to->zeros,
-                            .block = s->block,
-                            .n_blocks = n };
 }
 
 /* Values of rows k0 … k0 + len (at most FILL_K) of a column, at to + the result: whole parts of
@@ -60,16 +47,19 @@ static int64_t unpack_column(const pl_stored *s, int64_t j, int64_t k0, int64_t 
     const int64_t part = pl_i64_min(s->block, PART), first = k0 / part;
     const int64_t n = (k0 + len - 1) / part - first + 1, each = s->block / part;
     float scales[PARTS_MAX], zeros[PARTS_MAX];
-    column c;
-    column_of(s, j, first / each, (first + n - 1) / each - first / each + 1, &c);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t at = (first + i) / each - first / each;
-        scales[i] = c.scales[at];
-        zeros[i] = c.zeros[at];
+    float scale[PARTS_MAX], zero[PARTS_MAX];
+    pl_stored_numbers(s, j, first / each, (first + n - 1) / each - first / each + 1, scale, zero);
+    for (int64_t i = 0, at = 0, rest = first % each; i < n; i++) {
+        scales[i] = scale[at];
+        zeros[i] = zero[at];
+        if (++rest == each) {
+            rest = 0;
+            at++;
+        }
     }
     const pl_u8 *codes = (const pl_u8 *)s->b + (j * s->n_blocks * s->block + first * part) / 2;
-    const pl_codes parts = { codes, scales, zeros, part, n };
-    table_get()->unpack_q4(&parts, to);
+    const pl_codes whole = { codes, scales, zeros, part, n };
+    table_get()->unpack_q4(&whole, to);
     return k0 - first * part;
 }
 
@@ -135,8 +125,6 @@ typedef struct job {
     int64_t m, n, k, lda;
     float alpha;
     const pl_f32 *a;
-    pl_codes_a codes; /* A in 8 bits */
-    void (*dots_i8)(const pl_codes *b, const pl_codes_a *a, int rows, float *y);
     pl_f32 *c;
 } job;
 
@@ -158,13 +146,16 @@ static void half_range(void *ctx, int64_t begin, int64_t end) {
 static void codes_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
     const pl_stored_table *t = table_get();
-    column c;
+    float scales[BLOCKS], zeros[BLOCKS];
+    pl_codes c = { .scales = scales, .zeros = zeros, .block = j->b->block };
     for (int64_t col = begin; col < end; col++) {
         double sums[PL_CODE_ROWS] = { 0 };
         for (int64_t at = 0; at < j->b->n_blocks; at += BLOCKS) {
             float y[PL_CODE_ROWS];
-            column_of(j->b, col, at, pl_i64_min(BLOCKS, j->b->n_blocks - at), &c);
-            t->dots_q4(&c.codes, j->a + at * j->b->block, j->lda, (int)j->m, y);
+            c.n_blocks = pl_i64_min(BLOCKS, j->b->n_blocks - at);
+            c.codes = (const pl_u8 *)j->b->b + (col * j->b->n_blocks + at) * j->b->block / 2;
+            pl_stored_numbers(j->b, col, at, c.n_blocks, scales, zeros);
+            t->dots_q4(&c, j->a + at * j->b->block, j->lda, (int)j->m, y);
             for (int64_t row = 0; row < j->m; row++)
                 sums[row] += (double)y[row];
         }
@@ -195,78 +186,5 @@ pl_status pl_gemm_stored_f32(pl_pool *pool, int64_t m, int64_t n, int64_t k, flo
     if (b->kind == PL_STORED_CODES || m > 1)
         return blocked(pool, m, n, k, alpha, a, lda, b, c, err);
     pl_pool_for(pool, n, VECTOR_COLS, half_range, &j);
-    return PL_OK;
-}
-
-/* ---- A in 8 bits ---- */
-
-/* False if a block is not finite, or so small that its scale has no inverse. */
-static bool round_row(const pl_f32 *a, int64_t k, int64_t block, int8_t *codes, float *scales) {
-    for (int64_t at = 0; at < k; at += block) {
-        float most = 0;
-        for (int64_t i = at; i < at + block; i++)
-            most = fabsf(a[i]) <= most ? most : fabsf(a[i]);
-        const float inverse = 127 / most;
-        scales[at / block] = most / 127;
-        if (most == 0) {
-            memset(codes + at, 0, (size_t)block);
-            continue;
-        }
-        if (!isfinite(most) || !isfinite(inverse)) return false;
-        for (int64_t i = at; i < at + block; i++)
-            codes[i] = (int8_t)rintf(a[i] * inverse);
-    }
-    return true;
-}
-
-static void i8_range(void *ctx, int64_t begin, int64_t end) {
-    const job *j = ctx;
-    const pl_stored *s = j->b;
-    column c;
-    for (int64_t col = begin; col < end; col++) {
-        for (int64_t at = 0; at < s->n_blocks; at += BLOCKS) {
-            column_of(s, col, at, pl_i64_min(BLOCKS, s->n_blocks - at), &c);
-            for (int64_t row = 0; row < j->m; row += PL_CODE_ROWS) {
-                const int rows = (int)pl_i64_min(PL_CODE_ROWS, j->m - row);
-                const pl_codes_a a = { j->codes.codes + row * j->codes.ld_codes + at * s->block,
-                                       j->codes.scales + row * j->codes.ld_scales + at,
-                                       j->codes.ld_codes, j->codes.ld_scales };
-                float y[PL_CODE_ROWS];
-                j->dots_i8(&c.codes, &a, rows, y);
-                for (int i = 0; i < rows; i++) {
-                    pl_f32 *to = j->c + (row + i) * j->n + col;
-                    *to = at == 0 ? y[i] : *to + y[i];
-                }
-            }
-        }
-    }
-}
-
-pl_status pl_gemm_stored_i8(pl_pool *pool, int64_t m, int64_t n, int64_t k, const pl_f32 *a,
-                            const pl_stored *b, pl_f32 *c, bool *done, pl_err *err) {
-    const pl_stored_table *t = table_get();
-    const bool vnni = t->dots_i8_vnni != NULL && (pl_cpu_features() >> PL_CPU_VNNI & 1) != 0;
-    job j = { .b = b, .m = m, .n = n, .k = k, .c = c };
-    j.dots_i8 = vnni ? t->dots_i8_vnni : t->dots_i8;
-    *done = j.dots_i8 != NULL && b->block % 32 == 0 && m > 0 && k > 0;
-    if (!*done) return PL_OK;
-    j.codes.ld_codes = (k + PL_CODE_STEP_MAX - 1) / PL_CODE_STEP_MAX * PL_CODE_STEP_MAX;
-    j.codes.ld_scales = b->n_blocks;
-    int8_t *codes = pl_calloc((size_t)m, (size_t)j.codes.ld_codes);
-    float *scales = pl_calloc((size_t)m, (size_t)b->n_blocks * sizeof(*scales));
-    if (codes == NULL || scales == NULL) {
-        pl_free(codes);
-        pl_free(scales);
-        return pl_fail_memory(err, (size_t)(m * j.codes.ld_codes));
-    }
-    for (int64_t row = 0; row < m && *done; row++)
-        *done = round_row(a + row * k, k, b->block, codes + row * j.codes.ld_codes,
-                          scales + row * b->n_blocks);
-    j.codes.codes = codes;
-    j.codes.scales = scales;
-    if ((double)m * (double)n * (double)k < 1e5) pool = NULL;
-    if (*done) pl_pool_for(pool, n, CODE_COLS, i8_range, &j);
-    pl_free(codes);
-    pl_free(scales);
     return PL_OK;
 }

@@ -191,71 +191,90 @@ static void unpack_q4(const pl_codes *b, pl_f32 *to) {
 /* ---- A in 8 bits ---- */
 
 #if PL_SIMD_FMA
-/* A vector holds PL_VB codes, in AVX-512 those of one block or of two of 32. */
-typedef struct blocks_of {
-    pl_vf scales;
-    pl_vi zeros; /* a byte for each code */
-} blocks_of;
+enum { STEP_I8 = 2 * PL_VB, STEP_PARTS = STEP_I8 / PL_CODE_PART };
 
-static inline blocks_of blocks_start(const float *scales, const float *zeros, int64_t first,
-                                     int64_t second) {
-    const int32_t z0 = (int32_t)zeros[first] * 0x01010101;
+/* A number for each part, in the four lanes of the part. */
+static inline pl_vf spread(const float *parts) {
 #if PL_SIMD_AVX512
-    const int32_t z1 = (int32_t)zeros[second] * 0x01010101;
-    const __m512 low = _mm512_set1_ps(scales[first]), high = _mm512_set1_ps(scales[second]);
-    return (blocks_of){ (pl_vf)_mm512_mask_blend_ps(0xff00, low, high),
-                        (pl_vi)_mm512_mask_blend_epi32(0xff00, _mm512_set1_epi32(z0),
-                                                       _mm512_set1_epi32(z1)) };
+    const __m512i lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
+    return (pl_vf)_mm512_permutexvar_ps(lanes, _mm512_castps128_ps512(_mm_loadu_ps(parts)));
 #else
-    (void)second;
-    return (blocks_of){ pl_vf_set(scales[first]), (pl_vi){ 0 } + z0 };
+    const __m256i lanes = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+    const __m128 two = _mm_castpd_ps(_mm_load_sd((const double *)(const void *)parts));
+    return (pl_vf)_mm256_permutevar8x32_ps(_mm256_castps128_ps256(two), lanes);
 #endif
 }
 
-/* A code for each byte, in their order. */
-static inline pl_vi bytes_of(const pl_u8 *codes) {
+typedef struct bytes_pair {
+    pl_vi even, odd;
+} bytes_pair;
+
+static inline bytes_pair bytes_of(const pl_u8 *codes) {
+    pl_vi w;
+    memcpy(&w, codes, sizeof w);
+    return (bytes_pair){ w & 0x0f0f0f0f, (w >> 4) & 0x0f0f0f0f };
+}
+
+/* Sums of 8 products in each lane. Codes are at most 15: four products fit 16 bits. */
+static inline pl_vi octets(bytes_pair codes, pl_vi even, pl_vi odd) {
 #if PL_SIMD_AVX512
-    const __m512i w =
-        _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i_u *)(const void *)codes));
-    return (pl_vi)_mm512_and_si512(_mm512_or_si512(w, _mm512_slli_epi16(w, 4)),
-                                   _mm512_set1_epi8(15));
+    const __m512i one = _mm512_maddubs_epi16((__m512i)codes.even, (__m512i)even);
+    const __m512i two = _mm512_maddubs_epi16((__m512i)codes.odd, (__m512i)odd);
+    return (pl_vi)_mm512_madd_epi16(_mm512_add_epi16(one, two), _mm512_set1_epi16(1));
 #else
-    const __m256i w = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i_u *)(const void *)codes));
-    return (pl_vi)_mm256_and_si256(_mm256_or_si256(w, _mm256_slli_epi16(w, 4)),
-                                   _mm256_set1_epi8(15));
+    const __m256i one = _mm256_maddubs_epi16((__m256i)codes.even, (__m256i)even);
+    const __m256i two = _mm256_maddubs_epi16((__m256i)codes.odd, (__m256i)odd);
+    return (pl_vi)_mm256_madd_epi16(_mm256_add_epi16(one, two), _mm256_set1_epi16(1));
 #endif
 }
 
-/* Sums of four products each. Codes are at most 15: two products fit 16 bits. */
-static inline pl_vi quads(pl_vi codes, pl_vi a) {
+static inline pl_vi quads(pl_vi sums, pl_vi codes, pl_vi a) {
 #if PL_SIMD_AVX512
-    return (pl_vi)_mm512_madd_epi16(_mm512_maddubs_epi16((__m512i)codes, (__m512i)a),
-                                    _mm512_set1_epi16(1));
+    const __m512i pairs = _mm512_maddubs_epi16((__m512i)codes, (__m512i)a);
+    return sums + (pl_vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
 #else
-    return (pl_vi)_mm256_madd_epi16(_mm256_maddubs_epi16((__m256i)codes, (__m256i)a),
-                                    _mm256_set1_epi16(1));
+    const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)a);
+    return sums + (pl_vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 #endif
+}
+
+/* Codes of one column into their places in a panel that starts at `to`. */
+static void pack_i8(const pl_u8 *codes, int64_t n_parts, pl_u8 *to) {
+    for (int64_t i = 0; i < n_parts * PL_CODE_PART; i += 4, codes += 2, to += PL_VB) {
+        const uint32_t x = codes[0], y = codes[1];
+        const uint32_t four = (x & 15) | (x >> 4) << 8 | (y & 15) << 16 | (y >> 4) << 24;
+        memcpy(to, &four, sizeof four);
+    }
 }
 
 #define NAME(name) name
 #define TARGET
+#define OCTETS octets
 #define QUADS quads
 #include "kernels/simd/stored_i8.inc"
 #undef NAME
 #undef TARGET
+#undef OCTETS
 #undef QUADS
 
 #if PL_SIMD_AVX512
 #define VNNI __attribute__((target("avx512vnni")))
-static inline VNNI pl_vi quads_vnni(pl_vi codes, pl_vi a) {
-    return (pl_vi)_mm512_dpbusd_epi32(_mm512_setzero_si512(), (__m512i)codes, (__m512i)a);
+static inline VNNI pl_vi octets_vnni(bytes_pair codes, pl_vi even, pl_vi odd) {
+    const __m512i sums =
+        _mm512_dpbusd_epi32(_mm512_setzero_si512(), (__m512i)codes.even, (__m512i)even);
+    return (pl_vi)_mm512_dpbusd_epi32(sums, (__m512i)codes.odd, (__m512i)odd);
+}
+static inline VNNI pl_vi quads_vnni(pl_vi sums, pl_vi codes, pl_vi a) {
+    return (pl_vi)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)codes, (__m512i)a);
 }
 #define NAME(name) name##_vnni
 #define TARGET VNNI
+#define OCTETS octets_vnni
 #define QUADS quads_vnni
 #include "kernels/simd/stored_i8.inc"
 #undef NAME
 #undef TARGET
+#undef OCTETS
 #undef QUADS
 #endif
 #endif
@@ -270,9 +289,14 @@ const pl_stored_table PL_SIMD(pl_stored_table) = {
     .dots_q4 = dots_q4,
     .unpack_q4 = unpack_q4,
 #if PL_SIMD_FMA
+    .step_i8 = STEP_I8,
     .dots_i8 = dots_i8,
+    .cols_i8 = PL_VF,
+    .pack_i8 = pack_i8,
+    .tile_i8 = tile_i8,
 #endif
 #if PL_SIMD_AVX512
     .dots_i8_vnni = dots_i8_vnni,
+    .tile_i8_vnni = tile_i8_vnni,
 #endif
 };

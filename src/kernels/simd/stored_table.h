@@ -10,7 +10,7 @@
 
 #include "tensor/dtype.h"
 
-enum { PL_CODE_ROWS = 4, PL_CODE_STEP_MAX = 64 };
+enum { PL_CODE_ROWS = 4, PL_CODE_PART = 32, PL_CODE_STEP_MAX = 128 };
 
 /* Whole blocks of one column: code i is in byte i / 2, the even one in the low half. A block holds
  * block codes, a multiple of the step below; the value of a code is (code - zero) * scale. */
@@ -20,11 +20,16 @@ typedef struct pl_codes {
     int64_t block, n_blocks;
 } pl_codes;
 
-/* Rows of A in 8 bits: the values are codes * scale, one scale for each block. */
+/* A panel is a pl_codes with a byte for each code: of each part, four rows of B at a time, their four
+ * codes of every column; and scales and zeros of every column for each part. */
+
+/* Rows of A in 8 bits, in parts of 32 elements with a scale each. Of each step_i8 elements the even
+ * ones come first; the end is filled with zeros. `sums` has for each step the sums of elements that
+ * end up in a lane: lane i has the elements 8 * i … 8 * i + 7. */
 typedef struct pl_codes_a {
     const int8_t *codes;
-    const float *scales;
-    int64_t ld_codes, ld_scales; /* from one row to the next */
+    const float *scales, *sums;
+    int64_t ld_codes, ld_scales, ld_sums; /* from one row to the next */
 } pl_codes_a;
 
 typedef struct pl_stored_table {
@@ -45,11 +50,18 @@ typedef struct pl_stored_table {
     /* Codes 0 … n of whole steps, as values */
     void (*unpack_q4)(const pl_codes *b, pl_f32 *to);
 
-    /* The same with A in 8 bits, sums of each block in integers; blocks are multiples of 32, zeros
-     * whole numbers. Rows of codes have 0 up to a multiple of PL_CODE_STEP_MAX. NULL: not with this
-     * instruction set. `vnni` is for a CPU that has it; the bits are the same. */
+    /* The same with A in 8 bits: sums of 8 products in integers. b->block is PL_CODE_PART; scales
+     * and zeros go on with zeros up to a step. NULL: not with this instruction set. `vnni` is for a
+     * CPU that has it; the bits are the same. */
+    int64_t step_i8;
     void (*dots_i8)(const pl_codes *b, const pl_codes_a *a, int rows, float *y);
     void (*dots_i8_vnni)(const pl_codes *b, const pl_codes_a *a, int rows, float *y);
+    /* Up to PL_CODE_ROWS rows times a panel of cols_i8 columns: y[row * cols_i8 + column]. Here rows
+     * of A are in their own order, with one sum for each part. */
+    int64_t cols_i8;
+    void (*pack_i8)(const pl_u8 *codes, int64_t n_parts, pl_u8 *to);
+    void (*tile_i8)(const pl_codes *panel, const pl_codes_a *a, int rows, float *y);
+    void (*tile_i8_vnni)(const pl_codes *panel, const pl_codes_a *a, int rows, float *y);
 } pl_stored_table;
 
 extern const pl_stored_table pl_stored_table_base, pl_stored_table_avx2, pl_stored_table_avx512;

@@ -227,22 +227,40 @@ static void test_i8__has_the_same_bits_with_vnni(void **state) {
     (void)state;
     const pl_stored_table *t = PL_TABLE_OF(pl_cpu_isa(), pl_stored_table);
     if (t->dots_i8_vnni == NULL || (pl_cpu_features() >> PL_CPU_VNNI & 1) == 0) skip();
-    coded c = coded_new(1, 160, 32, true, false, false);
-    int8_t a[4 * 192] = { 0 };
-    float scales[4 * 5], zeros[5], one[4], two[4];
-    for (int i = 0; i < 4 * 192; i++)
-        a[i] = (int8_t)(i % 192 < 160 ? (int)(mix() % 255) - 127 : 0);
-    for (int i = 0; i < 20; i++)
+    enum { K = 160, WHOLE = 256 };
+    coded c = coded_new(1, K, 32, true, false, false);
+    int8_t a[4 * WHOLE] = { 0 };
+    float scales[4 * 8], sums[4 * WHOLE / 8], zeros[8] = { 0 }, b_scales[8] = { 0 }, one[4], two[4];
+    for (int i = 0; i < 4 * WHOLE; i++)
+        a[i] = (int8_t)((int)(mix() % 255) - 127);
+    for (int i = 0; i < 4 * 8; i++)
         scales[i] = (float)unit();
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 4 * WHOLE / 8; i++)
+        sums[i] = (float)(mix() % 100);
+    for (int i = 0; i < 5; i++) {
+        b_scales[i] = c.scales[i];
         zeros[i] = (float)(mix() % 16);
-    const pl_codes b = { c.codes, c.scales, zeros, 32, 5 };
-    const pl_codes_a rows = { a, scales, 192, 5 };
+    }
+    const pl_codes b = { c.codes, b_scales, zeros, 32, 5 };
+    const pl_codes_a rows = { a, scales, sums, WHOLE, 8, WHOLE / 8 };
     for (int n = 1; n <= 4; n++) {
         t->dots_i8(&b, &rows, n, one);
         t->dots_i8_vnni(&b, &rows, n, two);
         assert_memory_equal(one, two, (size_t)n * sizeof(float));
     }
+    enum { COLS = 16, PARTS = 5 };
+    pl_u8 codes[PARTS * 32 * COLS];
+    float of_parts[2][PARTS * COLS], tile[4 * COLS], tile_vnni[4 * COLS];
+    for (int i = 0; i < COLS; i++)
+        t->pack_i8(c.codes, PARTS, codes + 4 * i);
+    for (int i = 0; i < PARTS * COLS; i++) {
+        of_parts[0][i] = (float)unit();
+        of_parts[1][i] = (float)(mix() % 16);
+    }
+    const pl_codes panel = { codes, of_parts[0], of_parts[1], 32, PARTS };
+    t->tile_i8(&panel, &rows, 4, tile);
+    t->tile_i8_vnni(&panel, &rows, 4, tile_vnni);
+    assert_memory_equal(tile, tile_vnni, sizeof tile);
     coded_free(&c);
 }
 
