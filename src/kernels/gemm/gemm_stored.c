@@ -2,6 +2,8 @@
  * with more rows the blocked product asks for its panels one by one. */
 #include "kernels/gemm/gemm_stored.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/size.h"
 #include "kernels/cpu.h"
@@ -31,14 +33,19 @@ bool pl_stored_takes(int64_t bits, int64_t block, int64_t k) {
 void pl_stored_numbers(const pl_stored *s, int64_t j, int64_t first, int64_t n, float *scales,
                        float *zeros) {
     const size_t at = (size_t)(j * s->n_blocks + first);
-    pl_load_f32(s->scale_dtype, (const char *)s->scales + at * pl_dtype_bytes(s->scale_dtype),
-                scales, (size_t)n);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t block = first + i;
-        zeros[i] = s->zeros == NULL
-                       ? 8
-                       : (float)(s->zeros[j * s->zero_bytes + block / 2] >> block % 2 * 4 & 15);
+    if (s->scale_dtype == PL_F32)
+        memcpy(scales, (const float *)s->scales + at, (size_t)n * sizeof(*scales));
+    else
+        pl_load_f32(s->scale_dtype, (const char *)s->scales + at * pl_dtype_bytes(s->scale_dtype),
+                    scales, (size_t)n);
+    if (s->zeros == NULL) {
+        for (int64_t i = 0; i < n; i++)
+            zeros[i] = 8;
+        return;
     }
+    const pl_u8 *packed = s->zeros + j * s->zero_bytes;
+    for (int64_t i = 0, block = first; i < n; i++, block++)
+        zeros[i] = (float)(packed[block >> 1] >> (block & 1) * 4 & 15);
 }
 
 /* Values of rows k0 … k0 + len (at most FILL_K) of a column, at to + the result: whole parts of

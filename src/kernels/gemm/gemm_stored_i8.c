@@ -11,7 +11,7 @@
 #include "kernels/gemm/gemm_stored.h"
 #include "kernels/simd/stored_table.h"
 
-enum { PARTS = 32, CODE_COLS = 16, COLS_MAX = 16 };
+enum { PARTS = 32, DOTS_PARTS = 128, CODE_COLS = 16, COLS_MAX = 16 };
 
 typedef void (*product)(const pl_codes *b, const pl_codes_a *a, int rows, float *y);
 
@@ -95,7 +95,11 @@ static pl_codes_a rows_of(const job *j, int64_t row, int64_t part) {
 static void numbers(const pl_stored *s, int64_t col, int64_t first, int64_t n, float *scales,
                     float *zeros, int64_t stride) {
     const int64_t each = s->block / PL_CODE_PART, block = first / each;
-    float scale[PARTS + 1], zero[PARTS + 1];
+    float scale[DOTS_PARTS + 1], zero[DOTS_PARTS + 1];
+    if (each == 1 && stride == 1) {
+        pl_stored_numbers(s, col, first, n, scales, zeros);
+        return;
+    }
     pl_stored_numbers(s, col, block, (first + n - 1) / each - block + 1, scale, zero);
     for (int64_t i = 0, at = 0, rest = first % each; i < n; i++) {
         scales[i * stride] = scale[at];
@@ -119,10 +123,12 @@ static void add_to(pl_f32 *c, const float *y, int64_t n, bool first) {
 static void dots_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
     for (int64_t col = begin; col < end; col++) {
-        for (int64_t at = 0; at < j->all; at += PARTS) {
-            float scales[PARTS + 4] = { 0 }, zeros[PARTS + 4] = { 0 }, y[PL_CODE_ROWS];
-            const int64_t n = pl_i64_min(PARTS, j->all - at);
+        for (int64_t at = 0; at < j->all; at += DOTS_PARTS) {
+            float scales[DOTS_PARTS + 4], zeros[DOTS_PARTS + 4], y[PL_CODE_ROWS];
+            const int64_t n = pl_i64_min(DOTS_PARTS, j->all - at);
             numbers(j->b, col, at, n, scales, zeros, 1);
+            for (int64_t i = n; i < n + 4; i++)
+                scales[i] = zeros[i] = 0;
             const pl_codes b = { codes_at(j->b, col, at), scales, zeros, PL_CODE_PART, n };
             const pl_codes_a a = rows_of(j, 0, at);
             j->dots(&b, &a, (int)j->m, y);
