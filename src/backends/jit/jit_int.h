@@ -268,8 +268,8 @@ pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err
 pl_status jit_weights(jit_program *p, jit_plan *plan, pl_err *err);
 
 /* jit_call.c: kernels */
-/* Packs a constant operand; *n_bytes of it can be moved (0 = none). A product's packed form is taken
- * from *room; without room it packs pieces in each run. */
+/* Packs a constant operand; *n_bytes of it can be moved (0 = none). A product's packed form is
+ * taken from *room; without room it packs pieces in each run. */
 pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *room,
                            size_t *n_bytes, pl_err *err);
 void jit_call_move(jit_call *call, void *to);

@@ -1,5 +1,5 @@
-/* Products with stored weights: with one row of A (codes: few) they are multiplied as they are read,
- * with more rows the blocked product asks for its panels one by one. */
+/* Products with stored weights: with one row of A (codes: few) they are multiplied as they are
+ * read, with more rows the blocked product asks for its panels one by one. */
 #include "kernels/gemm/gemm_stored.h"
 
 #include <string.h>

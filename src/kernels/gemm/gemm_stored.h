@@ -36,8 +36,8 @@ pl_status pl_gemm_stored_f32(pl_pool *pool, int64_t m, int64_t n, int64_t k, flo
 
 /* The same with each block of a row of A rounded to 8 bits, codes times max|a| / 127, and the sums
  * of a block in integers: what MatMulNBits means with accuracy_level 4. A is dense; alpha is 1.
- * *done is false, and nothing is written, if the instruction set has no such products, or a block of
- * A is not finite. */
+ * *done is false, and nothing is written, if the instruction set has no such products, or a block
+ * of A is not finite. */
 pl_status pl_gemm_stored_i8(pl_pool *pool, int64_t m, int64_t n, int64_t k, const pl_f32 *a,
                             const pl_stored *b, pl_f32 *c, bool *done, pl_err *err);
 

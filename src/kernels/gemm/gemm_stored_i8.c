@@ -1,5 +1,5 @@
-/* Products of 4-bit codes with rows of A in 8 bits, summed in integers: with few rows of A column by
- * column, with more by panels of columns that are unpacked once for all rows. */
+/* Products of 4-bit codes with rows of A in 8 bits, summed in integers: with few rows of A column
+ * by column, with more by panels of columns that are unpacked once for all rows. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>

@@ -90,8 +90,7 @@ static inline block_of block_start(float zero, float scale) {
     return (block_of){ (__m512)((codes - pl_vf_set(zero)) * pl_vf_set(scale)) };
 }
 static inline pair values_of(const block_of *b, const pl_u8 *codes) {
-    const __m512i w =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)codes));
+    const __m512i w = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)(const void *)codes));
     /* the permutation looks at the low 4 bits of a lane only */
     return (pair){ (pl_vf)_mm512_permutexvar_ps(w, b->values),
                    (pl_vf)_mm512_permutexvar_ps(_mm512_srli_epi32(w, 4), b->values) };
@@ -141,8 +140,7 @@ dots_q4_of(const pl_codes *b, const pl_f32 *a, int64_t lda, const int rows, floa
             PL_UNROLL
             for (int i = 0; i < rows; i++) {
                 acc[2 * i] = pl_vf_mac(v.even, pl_vf_load(a + i * lda), acc[2 * i]);
-                acc[2 * i + 1] =
-                    pl_vf_mac(v.odd, pl_vf_load(a + i * lda + PL_VF), acc[2 * i + 1]);
+                acc[2 * i + 1] = pl_vf_mac(v.odd, pl_vf_load(a + i * lda + PL_VF), acc[2 * i + 1]);
             }
         }
         PL_UNROLL
@@ -172,8 +170,8 @@ static void unpack_q4(const pl_codes *b, pl_f32 *to) {
         for (int64_t at = 0; at < b->block; at += STEP, codes += STEP / 2, to += STEP) {
             const pair v = values_of(&of, codes);
 #if PL_SIMD_AVX512
-            const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
-                                                    7, 23);
+            const __m512i first =
+                _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
             const __m512i last = _mm512_add_epi32(first, _mm512_set1_epi32(8));
             pl_vf_store(to, (pl_vf)_mm512_permutex2var_ps((__m512)v.even, first, (__m512)v.odd));
             pl_vf_store(to + PL_VF,

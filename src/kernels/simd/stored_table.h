@@ -20,8 +20,8 @@ typedef struct pl_codes {
     int64_t block, n_blocks;
 } pl_codes;
 
-/* A panel is a pl_codes with a byte for each code: of each part, four rows of B at a time, their four
- * codes of every column; and scales and zeros of every column for each part. */
+/* A panel is a pl_codes with a byte for each code: of each part, four rows of B at a time, their
+ * four codes of every column; and scales and zeros of every column for each part. */
 
 /* Rows of A in 8 bits, in parts of 32 elements with a scale each. Of each step_i8 elements the even
  * ones come first; the end is filled with zeros. `sums` has for each step the sums of elements that
@@ -56,8 +56,8 @@ typedef struct pl_stored_table {
     int64_t step_i8;
     void (*dots_i8)(const pl_codes *b, const pl_codes_a *a, int rows, float *y);
     void (*dots_i8_vnni)(const pl_codes *b, const pl_codes_a *a, int rows, float *y);
-    /* Up to PL_CODE_ROWS rows times a panel of cols_i8 columns: y[row * cols_i8 + column]. Here rows
-     * of A are in their own order, with one sum for each part. */
+    /* Up to PL_CODE_ROWS rows times a panel of cols_i8 columns: y[row * cols_i8 + column]. Here
+     * rows of A are in their own order, with one sum for each part. */
     int64_t cols_i8;
     void (*pack_i8)(const pl_u8 *codes, int64_t n_parts, pl_u8 *to);
     void (*tile_i8)(const pl_codes *panel, const pl_codes_a *a, int rows, float *y);

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 
-enum { UNIT = 16 * 1024 }; /* elements of one piece of work */
+enum { UNIT = 16 * 1024 };                      /* elements of one piece of work */
 enum { STAYS_HALF = 1 << 19, LARGE = 1 << 21 }; /* elements of a weight without kept copies */
 
 typedef struct convert_job {

@@ -30,8 +30,8 @@ static inline pl_conv_state **pl_kept_conv(pl_kept *kept) {
 const pl_f32 *pl_compute_in_f32(pl_eval *c, int i, pl_kept *kept);
 /* Half floats of which no wider copy should be made? */
 bool pl_compute_is_large_half(const pl_tensor *t);
-/* Is input i one of them, the B of one product that our own kernels compute? Then pl_gemm_stored_f32
- * reads it as it is. */
+/* Is input i one of them, the B of one product that our own kernels compute? Then
+ * pl_gemm_stored_f32 reads it as it is. */
 bool pl_compute_stays_half(const pl_eval *c, int i, const pl_gemm_shape *shape, pl_stored *out);
 /* Buffer to compute a float output in as f32: its own data if it is F32, else scratch. */
 pl_f32 *pl_compute_out_f32(pl_eval *c, pl_tensor *y);

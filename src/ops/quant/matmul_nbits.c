@@ -1,6 +1,7 @@
 /* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
  * zero point. Weights of 4 bits are multiplied as they are stored (kernels/gemm/gemm_stored.h).
- * Others are unpacked: with few rows of A piece by piece, with many all of them for a matrix product.
+ * Others are unpacked: with few rows of A piece by piece, with many all of them for a matrix
+ * product.
  *
  * accuracy_level 4 lets a runtime round A to int8. ONNX Runtime does so for weights of 4 and 8
  * bits, block by block with the scale max|a| / 127 (held against 1.27), and so does this kernel:

@@ -21,8 +21,8 @@
 #include <cmocka.h> /* needs the headers above it */
 /* clang-format on */
 
-static const int64_t sizes[][3] = { { 1, 1, 1 },    { 1, 37, 65 },   { 1, 530, 100 },
-                                    { 2, 33, 97 },  { 5, 64, 384 },  { 13, 70, 385 },
+static const int64_t sizes[][3] = { { 1, 1, 1 },     { 1, 37, 65 },    { 1, 530, 100 },
+                                    { 2, 33, 97 },   { 5, 64, 384 },   { 13, 70, 385 },
                                     { 40, 45, 200 }, { 130, 37, 800 }, { 1, 1100, 64 } };
 
 static pl_f32 *floats(int64_t n, bool whole) {
@@ -123,10 +123,11 @@ static void coded_free(coded *c) {
 }
 
 static void each_coded(void (*check)(const coded *c, int64_t m, const pl_f32 *a, bool whole)) {
-    static const int64_t cases[][4] = { /* m, n, k, block */
-                                        { 1, 3, 32, 32 },    { 1, 50, 4096, 32 }, { 2, 33, 96, 32 },
-                                        { 3, 70, 160, 32 },  { 4, 17, 512, 128 }, { 5, 66, 736, 32 },
-                                        { 9, 40, 1024, 64 }, { 60, 37, 768, 256 } };
+    static const int64_t cases[][4] = {
+        /* m, n, k, block */
+        { 1, 3, 32, 32 },    { 1, 50, 4096, 32 }, { 2, 33, 96, 32 },   { 3, 70, 160, 32 },
+        { 4, 17, 512, 128 }, { 5, 66, 736, 32 },  { 9, 40, 1024, 64 }, { 60, 37, 768, 256 }
+    };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
         for (int kind = 0; kind < 8; kind++) {
             const int64_t *d = cases[i];
