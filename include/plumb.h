@@ -796,6 +796,9 @@ typedef struct plumb_generate_options {
     const char *self_test;
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
+    /* How the side that chooses does it: "greedy" (NULL), or "temperature=T,top-k=K,top-p=P,seed=S"
+     * or a part of it. A token depends on the logits, the rule and its position only. */
+    const char *sample;
 } plumb_generate_options;
 PLUMB_OPTIONS_INIT(plumb_generate_options, PLUMB_OPTIONS_GENERATE)
 

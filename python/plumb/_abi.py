@@ -420,7 +420,7 @@ plumb_generate_options._fields_ = [
     ("forced", POINTER(c_int64)), ("n_forced", c_size_t), ("cache", c_char_p), ("states", POINTER(c_char_p)),
     ("n_states", c_size_t), ("feeds", POINTER(c_char_p)), ("n_feeds", c_size_t), ("logits", c_char_p),
     ("skip_analysis", c_int), ("output", c_char_p), ("save", c_char_p), ("save_step", c_int64),
-    ("self_test", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int)]
+    ("self_test", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int), ("sample", c_char_p)]
 plumb_generation_summary._fields_ = [
     ("size", c_size_t), ("exit_code", c_int), ("verdict", c_char_p), ("reason", c_char_p), ("n_steps", c_size_t),
     ("n_analyses", c_size_t), ("n_tests", c_size_t), ("first_divergent_step", c_int64), ("first_flip", c_int64),

@@ -52,6 +52,7 @@ static bool read_options(const pl_args *args, given *g, plumb_error *err) {
     if (g->n_forced > 0 && !pl_args_flag(args, "steps")) o->steps = (int64_t)g->n_forced;
     o->reference = pl_args_value(args, "reference");
     o->reference_model = pl_args_value(args, "reference-model");
+    o->sample = pl_args_value(args, "sample");
     o->cache = pl_args_value(args, "cache");
     o->logits = pl_args_value(args, "logits");
     o->skip_analysis = pl_args_flag(args, "skip-analysis");
@@ -132,6 +133,8 @@ static const pl_option options[] = {
     { 0, "reference-model", "FILE", "run this model on --reference as B" },
     { 0, "force", "WHO|FILE",
       "who chooses tokens: reference (default), a, none (each side for itself), or ids from FILE" },
+    { 0, "sample", "RULE",
+      "how tokens are chosen: greedy (default), or temperature=T,top-k=K,top-p=P,seed=S" },
     { 0, "cache", "shared|own", "both sides get A's state (default), or each its own" },
     { 0, "chunk", "N", "tokens of the prompt in one step (default all)" },
     { 0, "state", "OUTPUT:INPUT", "output fed back to an input, '*' allowed (repeatable)" },

@@ -23,7 +23,7 @@ static const group groups[] = {
     { "What to compare", " accuracy strict-accuracy no-accuracy profile precision-profile same tol rtol atol metric map strict-pairs keep-views limits"
                          " baseline write-baseline reuse skip-determinism skip-gold skip-search bisect advise advise-metric name op"
                          " module runs check fail-code fail-regex check-str signature query max-queries max-time"
-                         " checkpoints resume strip-weights keep-other merge diff steps force cache logits skip-analysis self-test " },
+                         " checkpoints resume strip-weights keep-other merge diff steps force sample cache logits skip-analysis self-test " },
     { "Output", " output save save-as format json limit sort by detail export-map advise-out no-session pack nodes external"
                 " max-elements stats-only max-size port host no-open insecure-host source files dry-run good stable-output zip explain-inputs save-step " },
     { "General", " quiet verbose help " },

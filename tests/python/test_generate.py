@@ -255,6 +255,18 @@ def test_tokens_by_hand(folder):
     assert [s["choice_a"] for s in chunked["steps"][1:]] == [s["choice_a"] for s in r["steps"]]
 
 
+def test_sampling(folder):
+    """Drawn tokens: the same again, others with another seed, the greedy ones where the rule leaves one; a wrong rule is refused."""
+    path = save(folder, "m.onnx", decoders.model("genai", "fp32"))
+
+    def tokens(*rule):
+        return generate(path, "--backend", "jit", "--prompt-ids", PROMPT, "--steps", "12", "--skip-analysis", *rule)["tokens"]
+
+    one = tokens("--sample", "temperature=1.5,seed=1")
+    assert one == tokens("--sample", "temperature=1.5,seed=1") and one != tokens("--sample", "temperature=1.5,seed=2")
+    assert one != tokens() == tokens("--sample", "greedy") == tokens("--sample", "top-k=1,seed=9")
+
+
 def test_save_step(folder):
     """The feed of a step goes to analyze, which says the same as generate."""
     clean_model, bad, where = decoders.planted("rotary row", "genai", "fp32", 2, 9, N_PROMPT)

@@ -69,6 +69,27 @@ def test_half_against_float(folder):
     assert max(s["error"] for s in r["steps"]) < 0.02 and max(s["state_error"] for s in r["steps"]) < 0.02, r["steps"]
 
 
+def test_half_judged_by_its_precision(folder):
+    """analyze of an fp16 model against its fp32 source: rounding is no fault of an operation; one channel that is wrong is named."""
+    half = decoders.model("genai", "fp16", 2)
+    onnx.save(half, str(folder / "half.onnx"))
+    onnx.save(decoders.model("genai", "fp32", 2), str(folder / "float.onnx"))
+    np.save(str(folder / "ids.npy"), np.array([[5, 2, 7, 1, 3]]))
+    np.save(str(folder / "mask.npy"), np.ones((1, 5), np.int64))
+    feeds = ["--input", f"input_ids={folder}/ids.npy", "--input", f"attention_mask={folder}/mask.npy"]
+    np.save(str(folder / "past.npy"), np.zeros((1, decoders.KV, 0, decoders.SIZE), np.float16))
+    for layer in range(2):
+        for x in ("key", "value"):
+            feeds += ["--input", f"past_key_values.{layer}.{x}={folder}/past.npy"]
+    for backend in ("ort", "eager"):
+        code, r, err = plumb("analyze", folder / "half.onnx", folder, "--backend", backend, "--reference", folder / "float.onnx", *feeds)
+        assert code == 0 and r["verdict"] == "agree" and not r["blame"], (backend, code, [b["op"] for b in r.get("blame", [])], err)
+    decoders.change(half, "model.layers.1.mlp.up_proj.weight", lambda w: w.__setitem__((slice(None), 3), w[:, 3] * np.float16(1.25)))
+    onnx.save(half, str(folder / "bad.onnx"))
+    code, r, err = plumb("analyze", folder / "bad.onnx", folder, "--backend", "ort", "--reference", folder / "float.onnx", *feeds)
+    assert code == 1 and r["blame"][0]["node"] == "model.layers.1.mlp.up_proj/MatMul" and len(r["blame"]) == 1, (code, r.get("blame"), err)
+
+
 def test_memory_of_children(folder):
     """The peak counts the process that runs ONNX Runtime: it is larger than that of any process alone."""
     onnx.save(decoders.model("old", "fp32", 2), str(folder / "m.onnx"))

@@ -15,6 +15,7 @@ struct jit_call {
     int64_t *offsets; /* of A, then of B, for each item of a batch */
     int64_t base_a, base_b;
     pl_gemm_state *gemm_state;
+    bool keeps; /* a packed B */
     pl_conv_shape conv;
     pl_conv_state *conv_state;
     bool winograd, factor;
@@ -226,8 +227,8 @@ static void *data_of(const jit_plan *plan, const jit_ref *ref) {
     return plan->buffers[plan->prims[ref->prim].slot];
 }
 
-pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *n_bytes,
-                           pl_err *err) {
+pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *room,
+                           size_t *n_bytes, pl_err *err) {
     jit_call *call = prim->call;
     *n_bytes = 0;
     if (call == NULL) return PL_OK; /* kernels of operators pack nothing */
@@ -242,12 +243,16 @@ pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_
         return PL_OK;
     }
     pl_gemm_state **state = &call->gemm_state;
+    const size_t most = (size_t)(call->gemm.k * call->gemm.n) * pl_dtype_bytes(prim->dtype);
+    call->keeps = most <= *room;
+    if (!call->keeps) return PL_OK;
     PL_TRY(prim->dtype == PL_F64
                ? pl_gemm_prepare_f64(p->pool, &call->gemm, (const pl_f64 *)b + call->base_b, state,
                                      err)
                : pl_gemm_prepare_f32(p->pool, &call->gemm, (const pl_f32 *)b + call->base_b, state,
                                      err));
     *n_bytes = pl_gemm_state_bytes(*state);
+    *room -= *n_bytes < *room ? *n_bytes : *room;
     return PL_OK;
 }
 
@@ -297,7 +302,7 @@ pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *e
                    ? pl_conv_after_f64(p->pool, &call->conv, a, b, bias, c, state, follows, err)
                    : pl_conv_after_f32(p->pool, &call->conv, a, b, bias, c, state, follows, err);
     }
-    pl_gemm_state **state = constant ? &call->gemm_state : NULL;
+    pl_gemm_state **state = constant && call->keeps ? &call->gemm_state : NULL;
     if (prim->dtype == PL_F64) {
         return pl_gemm_f64(p->pool, &call->gemm, call->alpha, (const pl_f64 *)a + call->base_a,
                            (const pl_f64 *)b + call->base_b, 0, c, state, err);

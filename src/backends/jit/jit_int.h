@@ -268,9 +268,10 @@ pl_status jit_build_fails(const jit_program *p, const pl_node *node, pl_err *err
 pl_status jit_weights(jit_program *p, jit_plan *plan, pl_err *err);
 
 /* jit_call.c: kernels */
-/* Packs a constant operand; *n_bytes of it can be moved (0 = none). */
-pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *n_bytes,
-                           pl_err *err);
+/* Packs a constant operand; *n_bytes of it can be moved (0 = none). A product's packed form is
+ * taken from *room; without room it packs pieces in each run. */
+pl_status jit_call_prepare(jit_program *p, jit_plan *plan, jit_prim *prim, size_t *room,
+                           size_t *n_bytes, pl_err *err);
 void jit_call_move(jit_call *call, void *to);
 pl_status jit_call_run(jit_program *p, jit_plan *plan, jit_prim *prim, pl_err *err);
 void jit_call_free(jit_call *call);

@@ -7,11 +7,15 @@
 #include "base/alloc.h"
 
 enum { ALIGN = 64, SMALL_BYTES = 2 << 20 };
+/* Packed forms of weights may take a quarter of what the weights take, or this much. Beyond it
+ * products pack pieces as they need them. */
+static const size_t PACKED_BYTES = (size_t)128 << 20;
 
 typedef struct weights {
     jit_plan *plan;
     bool *read;     /* by primitive: a constant that is read unpacked */
     size_t *packed; /* by primitive: bytes of a call's packed operand that can be moved */
+    size_t room;    /* for further packed forms */
 } weights;
 
 static void note_read(void *ctx, int at) {
@@ -28,7 +32,7 @@ static pl_status pack(jit_program *p, weights *w, pl_err *err) {
             jit_each_read(plan, prim, note_read, w);
             continue;
         }
-        PL_TRY(jit_call_prepare(p, plan, prim, &w->packed[i], err));
+        PL_TRY(jit_call_prepare(p, plan, prim, &w->room, &w->packed[i], err));
         for (int k = 0; k < prim->n_args; k++)
             if (k != 1 || w->packed[i] == 0) note_read(w, prim->args[k].prim);
         if (w->packed[i] >= SMALL_BYTES) w->packed[i] = 0;
@@ -39,7 +43,17 @@ static pl_status pack(jit_program *p, weights *w, pl_err *err) {
 static size_t const_bytes(const weights *w, size_t i) {
     const jit_prim *prim = &w->plan->prims[i];
     if (!w->read[i] || prim->slot < 0) return 0;
-    return (size_t)prim->n * pl_dtype_bytes(prim->dtype);
+    const size_t n = (size_t)prim->n * pl_dtype_bytes(prim->dtype);
+    return n >= SMALL_BYTES ? 0 : n; /* large ones stay where they are */
+}
+
+static size_t room_for_packed(const jit_plan *plan) {
+    size_t total = 0;
+    for (size_t i = 0; i < plan->n_prims; i++) {
+        const jit_prim *prim = &plan->prims[i];
+        if (prim->kind == JIT_CONST) total += (size_t)prim->n * pl_dtype_bytes(prim->dtype);
+    }
+    return total / 4 > PACKED_BYTES ? total / 4 : PACKED_BYTES;
 }
 
 static size_t padded(size_t n) {
@@ -69,7 +83,7 @@ static pl_status place(weights *w, pl_err *err) {
 }
 
 pl_status jit_weights(jit_program *p, jit_plan *plan, pl_err *err) {
-    weights w = { .plan = plan };
+    weights w = { .plan = plan, .room = room_for_packed(plan) };
     pl_status st = PL_OK;
     w.read = pl_calloc(plan->n_prims + 1, sizeof(bool));
     w.packed = pl_calloc(plan->n_prims + 1, sizeof(size_t));

@@ -460,7 +460,9 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
                                                                               : NULL,
                                        .visit_ctx = x,
                                        .progress = &x->progress };
-    PL_TRY(pl_blame_run(x->replayed, x->replayed_in, &a, &b, &options, &x->blame, err));
+    pl_model *judged = x->lowered != NULL ? x->lowered : x->replayed;
+    pl_datum *const *in = x->lowered != NULL ? x->lowered_in : x->replayed_in;
+    PL_TRY(pl_blame_run(judged, in, &a, &b, &options, &x->blame, err));
     PL_TRY(pl_analysis_timed(x, "fp64 run, replay and blame", err));
     say_gold(x);
     PL_TRY(pl_analysis_name_members(x, err));

@@ -29,6 +29,11 @@ typedef struct pl_analysis {
     plumb_model *m;
     pl_model *model;    /* under test */
     pl_model *replayed; /* whose segments are replayed: the reference's, or `model` itself */
+    /* `replayed` in the lower precision of the model under test, with the same values; NULL = it
+     * has that already. Blame judges by it: what a float16 model rounds is no fault of its nodes.
+     */
+    pl_model *lowered;
+    pl_datum **lowered_in;
     plumb_model *reference_model; /* owned; NULL = the same model */
     const plumb_analyze_options *options;
     const plumb_inputs *inputs; /* of this sample */
@@ -81,6 +86,8 @@ pl_side_options pl_analysis_side(const pl_analysis *x, const char *spec, const c
 /* analyze_reference.c: what B is, and how its values correspond to A's */
 pl_status pl_analysis_open_recording(pl_analysis *x, pl_err *err);
 pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err);
+pl_status pl_analysis_lower_reference(pl_analysis *x, pl_err *err); /* analyze_lowered.c */
+void pl_analysis_release_lowered(pl_analysis *x);
 pl_status pl_analysis_pair(pl_analysis *x, pl_err *err);
 void pl_analysis_close_reference(pl_analysis *x);
 /* Data by value of `replayed`: of a run of `model` (NULL when out of memory: then `get` fails), and

@@ -110,7 +110,8 @@ pl_status pl_analysis_open_reference(pl_analysis *x, pl_err *err) {
         PL_TRY(pl_pair_map_open(o->map, &x->map, err));
         if (x->recording != NULL) PL_TRY(pl_pair_map_expand(&x->map, 1, x->recording, err));
     }
-    return match_inputs(x, err);
+    PL_TRY(match_inputs(x, err));
+    return pl_analysis_lower_reference(x, err);
 }
 
 /* ---- pairing ---- */
@@ -235,6 +236,7 @@ void pl_analysis_close_reference(pl_analysis *x) {
     pl_free(x->pairs.relation);
     pl_free(x->pairs.confidence);
     pl_free(x->recorded);
+    pl_analysis_release_lowered(x);
     for (size_t i = 0; x->replayed_in != NULL && i < x->replayed->graph->n_inputs; i++)
         pl_datum_unref(x->replayed_in[i]);
     pl_free(x->replayed_in);

@@ -216,6 +216,7 @@ static pl_status keep_names(pl_steps *s, pl_err *err) {
 pl_status pl_steps_prepare(pl_steps *s, bool alone, pl_err *err) {
     const char *spec_b = NULL, *spec_a = pl_backend_spec_or_default(s->o->backend);
     PL_TRY(read_words(s, err));
+    PL_TRY(pl_sample_rule_read(s->o->sample, &s->sample, err));
     PL_TRY(pl_make_ready(s->m->model, PL_READY_TYPED, &s->m->edited, err));
     s->pool = pl_pool_new(s->o->threads);
     s->a = (pl_steps_side){ .who = "the backend under test",
@@ -315,12 +316,18 @@ static pl_status last_row(const pl_datum *d, double **out, int64_t *n, pl_err *e
     return *out == NULL ? pl_fail_memory(err, (size_t)size) : PL_OK;
 }
 
-/* The next token: the forced one, else the best of the chosen side. */
-static int64_t next_token(const pl_steps *s, const pl_logit_pair *p) {
+/* The next token: the forced one, else that of the chosen side by the rule of sampling. */
+static pl_status next_token(const pl_steps *s, const pl_logit_pair *p, int64_t *token,
+                            pl_err *err) {
     const size_t at = s->n_tokens - s->n_prompt;
-    if (s->o->forced != NULL) return at < s->o->n_forced ? s->o->forced[at] : -1;
+    if (s->o->forced != NULL) {
+        *token = at < s->o->n_forced ? s->o->forced[at] : -1;
+        return PL_OK;
+    }
     const bool by_a = s->o->force != NULL && strcmp(s->o->force, "a") == 0;
-    return by_a ? p->a_best : p->r_best;
+    *token = by_a ? p->a_best : p->r_best;
+    if (!s->sample.draws) return PL_OK;
+    return pl_sample_token(&s->sample, by_a ? p->a : p->r, p->n, (int64_t)s->n_tokens, token, err);
 }
 
 static pl_status measure_logits(pl_steps *s, pl_step *step, bool last_of_prompt,
@@ -335,7 +342,7 @@ static pl_status measure_logits(pl_steps *s, pl_step *step, bool last_of_prompt,
     if (st == PL_OK) st = last_row(s->b.out[s->output_of_b[at]], &b, &n_b, err);
     if (st == PL_OK && n_a > 0 && n_a == n_b) {
         st = pl_logit_pair_init(&p, a, b, n_a, -1, err);
-        if (st == PL_OK && last_of_prompt) step->token = next_token(s, &p);
+        if (st == PL_OK && last_of_prompt) st = next_token(s, &p, &step->token, err);
         if (st == PL_OK) st = pl_logit_pair_init(&p, a, b, n_a, step->token, err);
         for (size_t k = 0; st == PL_OK && k < PL_N_LOGIT_METRICS; k++)
             step->logits[k] = pl_logit_metrics[k].value(&p);

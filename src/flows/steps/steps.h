@@ -12,6 +12,7 @@
 #include "base/threads.h"
 #include "flows/api.h"
 #include "flows/steps/feed.h"
+#include "flows/steps/sample.h"
 #include "metric/logits.h"
 #include "session/session.h"
 
@@ -72,6 +73,7 @@ typedef struct pl_steps {
     size_t *state_of_b;  /* by B's input: A's input of that state; SIZE_MAX */
     size_t *output_of_b; /* by A's output: B's; SIZE_MAX */
     bool shared;
+    pl_sample_rule sample;
     int64_t *tokens; /* prompt and generated tokens */
     size_t n_prompt, n_tokens, max_tokens;
     size_t n_chunks; /* steps of the prompt */

@@ -1,12 +1,12 @@
 /* Blocks of half-width floats. F16C and the portable form give the same bits, also for NaN: made
- * quiet, with sign and upper payload kept. Included by vmath_table.c only. */
+ * quiet, with sign and upper payload kept. */
 #ifndef PL_HALF_H
 #define PL_HALF_H
 
 #include "kernels/simd/simd.h"
 
 #if PL_SIMD_FMA && defined(__F16C__)
-static void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
+static inline void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
         __m128i h;
@@ -21,7 +21,7 @@ static void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
         memcpy(y + i, &v, (n - i) * 4);
     }
 }
-static void f32_to_f16(const pl_f32 *x, pl_u16 *y, size_t n) {
+static inline void f32_to_f16(const pl_f32 *x, pl_u16 *y, size_t n) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
         __m256 v;
@@ -65,24 +65,24 @@ static inline uint32_t f16_narrow(uint32_t u) {
     bits = a > 0x7f800000u ? 0x7e00u | ((a >> 13) & 0x3ffu) : bits;
     return sign | bits;
 }
-static void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
+static inline void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
     pl_u32 *out = (pl_u32 *)y;
     for (size_t i = 0; i < n; i++)
         out[i] = f16_widen(x[i]);
 }
-static void f32_to_f16(const pl_f32 *x, pl_u16 *y, size_t n) {
+static inline void f32_to_f16(const pl_f32 *x, pl_u16 *y, size_t n) {
     const pl_u32 *in = (const pl_u32 *)x;
     for (size_t i = 0; i < n; i++)
         y[i] = (uint16_t)f16_narrow(in[i]);
 }
 #endif
 
-static void bf16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
+static inline void bf16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
     pl_u32 *out = (pl_u32 *)y;
     for (size_t i = 0; i < n; i++)
         out[i] = (uint32_t)x[i] << 16;
 }
-static void f32_to_bf16(const pl_f32 *x, pl_u16 *y, size_t n) {
+static inline void f32_to_bf16(const pl_f32 *x, pl_u16 *y, size_t n) {
     const pl_u32 *in = (const pl_u32 *)x;
     for (size_t i = 0; i < n; i++) {
         const uint32_t u = in[i], quiet = (u >> 16) | 0x40u;

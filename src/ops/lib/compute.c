@@ -3,7 +3,8 @@
 
 #include "base/alloc.h"
 
-enum { UNIT = 16 * 1024 }; /* elements of one piece of work */
+enum { UNIT = 16 * 1024 };                      /* elements of one piece of work */
+enum { STAYS_HALF = 1 << 19, LARGE = 1 << 21 }; /* elements of a weight without kept copies */
 
 typedef struct convert_job {
     pl_dtype dtype;
@@ -51,6 +52,7 @@ pl_kept *pl_kept_of(pl_eval *c, int i) {
         *c->state = pl_calloc(1, sizeof(pl_kept));
         if (*c->state == NULL) return NULL; /* kept state is optional */
         *c->state_free = kept_free;
+        ((pl_kept *)*c->state)->large = pl_in(c, i) != NULL && pl_in(c, i)->n_elements >= LARGE;
     }
     return *c->state;
 }
@@ -68,6 +70,24 @@ const pl_f32 *pl_compute_in_f32(pl_eval *c, int i, pl_kept *kept) {
     if (copy == NULL) copy = pl_scratch(c, (size_t)t->n_elements, sizeof(*copy));
     if (copy != NULL) pl_compute_load_f32(c->pool, t->dtype, t->data, copy, t->n_elements);
     return copy;
+}
+
+bool pl_compute_is_large_half(const pl_tensor *t) {
+    return (t->dtype == PL_F16 || t->dtype == PL_BF16) && t->n_elements >= STAYS_HALF;
+}
+
+bool pl_compute_stays_half(const pl_eval *c, int i, const pl_gemm_shape *shape, pl_stored *out) {
+    const pl_tensor *t = pl_in(c, i);
+    if (!pl_compute_is_large_half(t) || c->naive || shape->batch != 1 || shape->trans_a ||
+        !pl_gemm_is_own(shape->by)) {
+        return false;
+    }
+    *out = (pl_stored){ .kind = t->dtype == PL_F16 ? PL_STORED_F16 : PL_STORED_BF16,
+                        .b = t->data,
+                        .trans_b = shape->trans_b,
+                        .ldb = shape->ldb };
+    if (out->ldb == 0) out->ldb = shape->trans_b ? shape->k : shape->n;
+    return true;
 }
 
 pl_f32 *pl_compute_out_f32(pl_eval *c, pl_tensor *y) {

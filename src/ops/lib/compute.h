@@ -4,7 +4,7 @@
 #define PL_COMPUTE_H
 
 #include "kernels/conv/conv.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_stored.h"
 #include "ops/eval.h"
 
 /* A node's state: everything derived from one constant weight. */
@@ -13,12 +13,13 @@ typedef struct pl_kept {
     float *f32;       /* owned */
     pl_gemm_state *gemm;
     pl_conv_state *conv;
+    bool large; /* products pack it anew, in pieces: a packed copy would double the memory */
 } pl_kept;
 
 /* The node's state for weight input i; NULL when it is not constant or nothing can be kept. */
 pl_kept *pl_kept_of(pl_eval *c, int i);
 static inline pl_gemm_state **pl_kept_gemm(pl_kept *kept) {
-    return kept == NULL ? NULL : &kept->gemm;
+    return kept == NULL || kept->large ? NULL : &kept->gemm;
 }
 static inline pl_conv_state **pl_kept_conv(pl_kept *kept) {
     return kept == NULL ? NULL : &kept->conv;
@@ -27,6 +28,11 @@ static inline pl_conv_state **pl_kept_conv(pl_kept *kept) {
 /* Input i as f32; a conversion is made in `kept`, or in scratch when that is NULL. NULL when out of
  * memory. */
 const pl_f32 *pl_compute_in_f32(pl_eval *c, int i, pl_kept *kept);
+/* Half floats of which no wider copy should be made? */
+bool pl_compute_is_large_half(const pl_tensor *t);
+/* Is input i one of them, the B of one product that our own kernels compute? Then
+ * pl_gemm_stored_f32 reads it as it is. */
+bool pl_compute_stays_half(const pl_eval *c, int i, const pl_gemm_shape *shape, pl_stored *out);
 /* Buffer to compute a float output in as f32: its own data if it is F32, else scratch. */
 pl_f32 *pl_compute_out_f32(pl_eval *c, pl_tensor *y);
 /* Rounds the buffer of pl_compute_out_f32 into y; nothing to do when y is F32. */

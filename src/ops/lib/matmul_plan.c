@@ -212,9 +212,19 @@ pl_status pl_matmul_eval(pl_eval *c, int i_a, int i_b, pl_matmul_options options
         return pl_gemm_f64(c->pool, &p.gemm, alpha, a->data, b->data, 0, y->data,
                            pl_kept_gemm(kept), c->err);
     }
-    const pl_f32 *fa = pl_compute_in_f32(c, i_a, NULL), *fb = pl_compute_in_f32(c, i_b, kept);
+    pl_stored half;
+    const bool stays = pl_compute_stays_half(c, i_b, &p.gemm, &half);
+    const pl_f32 *fa = pl_compute_in_f32(c, i_a, NULL);
+    const pl_f32 *fb = stays ? NULL : pl_compute_in_f32(c, i_b, kept);
     pl_f32 *fy = pl_compute_out_f32(c, y);
-    if (fa == NULL || fb == NULL || fy == NULL) return pl_eval_memory(c);
+    if (fa == NULL || (fb == NULL && !stays) || fy == NULL) return pl_eval_memory(c);
+    if (stays) {
+        const pl_gemm_shape *g = &p.gemm;
+        PL_TRY(pl_gemm_stored_f32(c->pool, g->m, g->n, g->k, (float)alpha, fa,
+                                  g->lda != 0 ? g->lda : g->k, &half, fy, c->err));
+        pl_compute_store(c, y, fy);
+        return PL_OK;
+    }
     if (c->naive) {
         PL_TRY(pl_gemm_long_f32(c->pool, &p.gemm, (float)alpha, fa, fb, 0, fy, c->err));
         pl_compute_store(c, y, fy);

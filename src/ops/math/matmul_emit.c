@@ -1,7 +1,9 @@
 /* Emission of matrix products: calls of src/kernels, on views where possible. */
 #include <stdio.h>
 
+#include "kernels/gemm/gemm_stored.h"
 #include "ops/emit.h"
+#include "ops/lib/compute.h"
 #include "ops/lib/fused.h"
 #include "ops/math/matmul_rules.h"
 
@@ -53,8 +55,45 @@ static pl_ref integer_product(pl_emit *c, pl_ref a, pl_ref b) {
     return pl_emit_reshape(c, sum, rank - 1, dims);
 }
 
+typedef struct half_product {
+    int64_t m, n, k;
+    pl_stored b;
+} half_product;
+
+static pl_status run_half(const pl_emit_args *args, pl_err *err) {
+    half_product p = *(const half_product *)args->params;
+    p.b.b = args->in[1];
+    return pl_gemm_stored_f32(args->pool, p.m, p.n, p.k, 1, args->in[0], p.k, &p.b, args->out, err);
+}
+
+/* A large weight of half floats is read as it is: widened it would be kept twice as large. -1 with
+ * no reason: not such a product. */
+static pl_ref half_of(pl_emit *c) {
+    if (c->in_tensor[1] == NULL || pl_emit_rank(c, 0) < 2 || pl_emit_rank(c, 1) != 2 ||
+        !pl_compute_is_large_half(c->in_tensor[1]) || !pl_gemm_is_own(c->kernels)) {
+        return -1;
+    }
+    int64_t dims[PL_EMIT_RANK_MAX];
+    half_product p = { .n = pl_emit_dim(c, 1, 1), .k = pl_emit_dim(c, 1, 0) };
+    p.m = pl_emit_elements(c->in[0]) / p.k;
+    p.b = (pl_stored){ .kind = c->in[1]->dtype == PL_F16 ? PL_STORED_F16 : PL_STORED_BF16,
+                       .ldb = p.n };
+    pl_emit_out_dims(c, 0, dims);
+    const pl_emit_kernel kernel = { .what = "a product with half floats",
+                                    .run = run_half,
+                                    .params = &p,
+                                    .n_params = sizeof(p),
+                                    .dtype = PL_F32,
+                                    .rank = c->out[0]->rank,
+                                    .dims = dims };
+    const pl_ref args[2] = { pl_emit_wide(c, 0), pl_emit_in(c, 1) };
+    return pl_emit_kernel_call(c, &kernel, 2, args);
+}
+
 pl_status pl_emit_matmul(pl_emit *c) {
     if (pl_emit_rank(c, 0) < 1 || pl_emit_rank(c, 1) < 1) return pl_emit_decline(c, "a scalar");
+    const pl_ref half = half_of(c);
+    if (half >= 0) return pl_emit_out(c, 0, half);
     if (!pl_emit_is_float(c->in[0]->dtype)) {
         const pl_ref a = as_matrix(c, 0, pl_emit_in(c, 0)), b = as_matrix(c, 1, pl_emit_in(c, 1));
         return out_product(c, integer_product(c, a, b));

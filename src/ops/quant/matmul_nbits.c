@@ -1,6 +1,7 @@
 /* com.microsoft MatMulNBits: weights of 2, 4 or 8 bits in blocks along K, each with a scale and a
- * zero point. With few rows of A the weights are unpacked and used piece by piece; with many rows
- * all of them are unpacked for a matrix product.
+ * zero point. Weights of 4 bits are multiplied as they are stored (kernels/gemm/gemm_stored.h).
+ * Others are unpacked: with few rows of A piece by piece, with many all of them for a matrix
+ * product.
  *
  * accuracy_level 4 lets a runtime round A to int8. ONNX Runtime does so for weights of 4 and 8
  * bits, block by block with the scale max|a| / 127 (held against 1.27), and so does this kernel:
@@ -9,10 +10,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/size.h"
-#include "kernels/gemm/gemm.h"
+#include "kernels/gemm/gemm_stored.h"
 #include "kernels/vmath.h"
 #include "ops/bound.h"
+#include "ops/emit.h"
 #include "ops/infer.h"
 #include "ops/lib/compute.h"
 #include "ops/quant/matmul_nbits_rules.h"
@@ -278,11 +281,69 @@ static pl_status product_f64(pl_eval *c, nbits_job *j, const pl_gemm_shape *g) {
     return PL_OK;
 }
 
+/* Weights of 4 bits in whole blocks, without reordering: no copy of them is made. */
+static bool stays_stored(const layout *l, pl_dtype zeros, bool grouped,
+                         const struct pl_provider *by) {
+    return !grouped && pl_gemm_is_own(by) && pl_stored_takes(l->bits, l->block, l->k) &&
+           (zeros == PL_UNDEFINED || zeros == PL_U8);
+}
+
+static pl_stored stored_of(const layout *l, pl_dtype scale_dtype, const void *codes,
+                           const void *scales, const void *zeros) {
+    return (pl_stored){ .kind = PL_STORED_CODES,
+                        .b = codes,
+                        .block = l->block,
+                        .n_blocks = l->n_blocks,
+                        .scales = scales,
+                        .scale_dtype = scale_dtype,
+                        .zeros = zeros,
+                        .zero_bytes = l->zero_bytes };
+}
+
+static pl_status stored_product(pl_pool *pool, const layout *l, const pl_stored *s, int64_t m,
+                                bool rounds, const pl_f32 *a, pl_f32 *y, pl_err *err) {
+    if (!rounds) return pl_gemm_stored_f32(pool, m, l->n, l->k, 1, a, l->k, s, y, err);
+    bool done = false;
+    PL_TRY(pl_gemm_stored_i8(pool, m, l->n, l->k, a, s, y, &done, err));
+    if (done) return PL_OK;
+    const size_t n_bytes = (size_t)(m * l->k) * sizeof(pl_f32);
+    pl_f32 *rounded = pl_aligned_alloc(64, n_bytes);
+    if (rounded == NULL) return pl_fail_memory(err, n_bytes);
+    round_rows_f32(l, m, a, rounded);
+    const pl_status st = pl_gemm_stored_f32(pool, m, l->n, l->k, 1, rounded, l->k, s, y, err);
+    pl_free(rounded);
+    return st;
+}
+
+static pl_status eval_stored(pl_eval *c, const layout *l, const nbits_job *j) {
+    const pl_tensor *scales = pl_in(c, SCALES), *zeros = pl_in(c, ZEROS);
+    const pl_stored s = stored_of(l, scales->dtype, pl_in(c, B)->data, scales->data,
+                                  zeros == NULL ? NULL : zeros->data);
+    return stored_product(c->pool, l, &s, j->m, rounds_a(c->node, l, c->otherwise), j->a, j->y,
+                          c->err);
+}
+
+static pl_status add_bias(pl_eval *c, pl_f32 *y, int64_t n_elements, int64_t n) {
+    if (!pl_has(c, BIAS)) return PL_OK;
+    const pl_f32 *bias = pl_in_f32(c, BIAS);
+    if (bias == NULL) return pl_eval_memory(c);
+    for (int64_t i = 0; i < n_elements; i++)
+        y[i] += bias[i % n];
+    return PL_OK;
+}
+
+static pl_dtype zeros_dtype(const pl_eval *c) {
+    return pl_has(c, ZEROS) ? pl_in(c, ZEROS)->dtype : PL_UNDEFINED;
+}
+
 static pl_status matmul_nbits_eval(pl_eval *c) {
     const pl_tensor *a = pl_in(c, A);
     pl_tensor *y = pl_out(c, 0);
-    weights w;
-    PL_TRY(weights_of(c, &w));
+    weights w = { 0 };
+    PL_TRY(layout_of(c->node, &w.l, c->err));
+    const bool as_stored = y->dtype != PL_F64 && !c->naive &&
+                           stays_stored(&w.l, zeros_dtype(c), pl_has(c, G_IDX), c->kernels);
+    if (!as_stored) PL_TRY(weights_of(c, &w));
     if (y->n_elements == 0) return PL_OK;
     nbits_job job = { .w = &w, .m = a->n_elements / w.l.k };
     const pl_gemm_shape g = {
@@ -292,6 +353,12 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
     job.a = pl_compute_in_f32(c, A, NULL);
     job.y = pl_compute_out_f32(c, y);
     if (job.a == NULL || job.y == NULL) return pl_eval_memory(c);
+    if (as_stored) {
+        PL_TRY(eval_stored(c, &w.l, &job));
+        PL_TRY(add_bias(c, job.y, y->n_elements, w.l.n));
+        pl_compute_store(c, y, job.y);
+        return PL_OK;
+    }
     if (rounds_a(c->node, &w.l, c->otherwise)) {
         pl_f32 *rounded = pl_scratch(c, (size_t)(job.m * w.l.k), sizeof(*rounded));
         if (rounded == NULL) return pl_eval_memory(c);
@@ -308,14 +375,51 @@ static pl_status matmul_nbits_eval(pl_eval *c) {
         pl_pool_for(c->pool, w.l.n, 4, unpack_columns_f32, &job);
         PL_TRY(pl_gemm_f32(c->pool, &g, 1, job.a, job.all, 0, job.y, NULL, c->err));
     }
-    if (pl_has(c, BIAS)) {
-        const pl_f32 *bias = pl_in_f32(c, BIAS);
-        if (bias == NULL) return pl_eval_memory(c);
-        for (int64_t i = 0; i < y->n_elements; i++)
-            job.y[i] += bias[i % w.l.n];
-    }
+    PL_TRY(add_bias(c, job.y, y->n_elements, w.l.n));
     pl_compute_store(c, y, job.y);
     return PL_OK;
+}
+
+/* ---- emission ---- */
+
+typedef struct emitted {
+    layout l;
+    int64_t m;
+    bool rounds, has_zeros;
+    pl_dtype scale_dtype;
+} emitted;
+
+static pl_status run_emitted(const pl_emit_args *args, pl_err *err) {
+    const emitted *e = args->params;
+    const pl_stored s = stored_of(&e->l, e->scale_dtype, args->in[1], args->in[2],
+                                  e->has_zeros ? args->in[3] : NULL);
+    return stored_product(args->pool, &e->l, &s, e->m, e->rounds, args->in[0], args->out, err);
+}
+
+static pl_status emit_matmul_nbits(pl_emit *c) {
+    emitted e = { .has_zeros = pl_emit_has(c, ZEROS), .scale_dtype = c->in[SCALES]->dtype };
+    int64_t dims[PL_EMIT_RANK_MAX];
+    PL_TRY(layout_of(c->node, &e.l, NULL));
+    if (c->out[0] == NULL || pl_emit_compute(c->out[0]->dtype) != PL_F32 ||
+        !stays_stored(&e.l, e.has_zeros ? c->in[ZEROS]->dtype : PL_UNDEFINED, pl_emit_has(c, G_IDX),
+                      c->kernels)) {
+        return pl_emit_decline(c, "weights that have to be unpacked");
+    }
+    e.m = pl_emit_elements(c->in[A]) / e.l.k;
+    e.rounds = rounds_a(c->node, &e.l, false);
+    pl_emit_out_dims(c, 0, dims);
+    const pl_emit_kernel kernel = { .what = "a product with 4-bit weights",
+                                    .run = run_emitted,
+                                    .params = &e,
+                                    .n_params = sizeof(e),
+                                    .dtype = PL_F32,
+                                    .rank = c->out[0]->rank,
+                                    .dims = dims };
+    const pl_ref args[4] = { pl_emit_wide(c, A), pl_emit_in(c, B), pl_emit_in(c, SCALES),
+                             e.has_zeros ? pl_emit_in(c, ZEROS) : -1 };
+    pl_ref y = pl_emit_kernel_call(c, &kernel, e.has_zeros ? 4 : 3, args);
+    if (pl_emit_has(c, BIAS)) y = pl_emit_map2(c, PL_F32, "$0 + $1", y, pl_emit_in(c, BIAS));
+    return pl_emit_out(c, 0, y);
 }
 
 /* ---- error bound ---- */
@@ -423,7 +527,7 @@ const pl_op_def pl_ops_matmul_nbits[] = {
                      { "g_idx", PL_T(PL_I32), PL_PORT_OPTIONAL }, { "bias", PL_T_FLOAT, PL_PORT_OPTIONAL }),
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("K", INT), PL_A_REQUIRED("N", INT), PL_A_INT("bits", 4), PL_A_REQUIRED("block_size", INT), PL_A_INT("accuracy_level", 0)),
-      .infer = matmul_nbits_infer, .eval = matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = matmul_nbits_bound, PL_EMIT_BREAK("a product with packed weights: a library routine"), .autocast = PL_AMP_LOW, .flags = PL_OP_OPEN | PL_OP_LEVELS,
+      .infer = matmul_nbits_infer, .eval = matmul_nbits_eval, .grad = pl_grad_matmul_nbits, .bound = matmul_nbits_bound, .emit = emit_matmul_nbits, .autocast = PL_AMP_LOW, .flags = PL_OP_OPEN | PL_OP_LEVELS,
       .samples = PL_SAMPLES({ "(float[2,32] a, uint8[3,2,8] b, float[3,2] s) => (y) { y = com.microsoft.MatMulNBits<K=32, N=3, bits=4, block_size=16>(a, b, s) }", NULL, 0 },
                             { "(float[8,20] a, uint8[3,2,16] b, float[6] s, uint8[6] z, float[3] c) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=8, block_size=16>(a, b, s, z, , c) }", NULL, 0 },
                             { "(float[3,20] a, uint8[3,2,8] b, float[6] s) => (y) { y = com.microsoft.MatMulNBits<K=20, N=3, bits=4, block_size=16, accuracy_level=4>(a, b, s) }", NULL, 0 }) },

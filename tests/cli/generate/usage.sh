@@ -14,3 +14,5 @@ try "$m" --backend jit --steps 0
 try "$m" --backend jit --save-step 99 --skip-analysis
 try "$m" --backend jit --self-test all
 try "$m" --backend jit --self-test some
+try "$m" --backend jit --sample hot
+try "$m" --backend jit --sample top-p=2
