@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/soft.h"
 #include "kernels/vmath.h"
 #include "ops/lib/grad_nn.h"
 
@@ -49,7 +50,7 @@ FORMULA(relu, x < 0 ? 0 : x, x < 0 ? 0 : x)
 FORMULA(leaky_relu, x < 0 ? a * x : x, x < 0 ? a * x : x)
 FORMULA(clip, x<a ? a : x> b ? b : x, x<a ? a : x> b ? b : x)
 FORMULA(hard_sigmoid, unit_f32(a *x + b), unit_f64(a *x + b))
-FORMULA(elu, x < 0 ? a * expm1f(x) : x, x < 0 ? a * expm1(x) : x)
+FORMULA(elu, x < 0 ? a * (float)pl_soft_expm1((double)x) : x, x < 0 ? a * expm1(x) : x)
 FORMULA(softsign, x / (1 + fabsf(x)), x / (1 + fabs(x)))
 FORMULA(hard_swish, x *unit_f32(x / 6 + 0.5f), x *unit_f64(x / 6 + 0.5))
 VECTOR(tanh, tanh)

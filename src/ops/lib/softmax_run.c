@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/soft.h"
 #include "kernels/vmath.h"
 
 enum { SEGMENT = 256 }; /* elements of the inner dim worked on at a time */
@@ -87,10 +88,10 @@ static void naive_row(const pl_softmax *j, const pl_f32 *x, pl_f32 *y, int64_t n
     for (int64_t k = 1; k < n; k++)
         if (x[k * step] > max || isnan(x[k * step])) max = x[k * step];
     for (int64_t k = 0; k < n; k++) {
-        y[k * step] = expf(x[k * step] - max);
+        y[k * step] = (float)pl_soft_exp((double)(x[k * step] - max));
         sum += y[k * step];
     }
-    const float log_sum = logf(sum);
+    const float log_sum = (float)pl_soft_log((double)sum);
     for (int64_t k = 0; k < n; k++)
         y[k * step] = j->kind == PL_SOFTMAX ? y[k * step] / sum : x[k * step] - max - log_sum;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "kernels/soft.h"
 #include "kernels/vmath.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
@@ -161,7 +162,7 @@ static pl_status prelu_eval(pl_eval *c) {
 
 /* ---- Pow ---- */
 
-/* Squares and square roots are common and powf is slow. 0.5: pow(-0, .5) is +0, pow(-inf, .5) is
+/* Squares and square roots are common and powers slow. 0.5: pow(-0, .5) is +0, pow(-inf, .5) is
  * +inf. */
 #define POW_LOOP(name, T, EXPR)                                                                    \
     for (size_t i = 0; i < n; i++) {                                                               \
@@ -178,9 +179,9 @@ static void pow_scalar_f32(const void *p, const pl_f32 *x, pl_f32 *y, size_t n) 
     } else if (e == 0.5) {
         POW_LOOP(y, float, v == -INFINITY ? INFINITY : sqrtf(v) + 0.0f)
     } else if ((double)f == e || isnan(e)) {
-        POW_LOOP(y, float, powf(v, f))
+        POW_LOOP(y, float, (float)pl_soft_pow((double)v, (double)f))
     } else {
-        POW_LOOP(y, float, (float)pow((double)v, e))
+        POW_LOOP(y, float, (float)pl_soft_pow((double)v, e))
     }
 }
 static void pow_scalar_f64(const void *p, const pl_f64 *x, pl_f64 *y, size_t n) {
@@ -206,7 +207,7 @@ static int64_t power(int64_t x, int64_t n) {
     return (int64_t)result;
 }
 PL_BINARY_LOOP(pow_i64, pl_i64, pl_i64, power(x, y))
-PL_BINARY_LOOP(pow_f32, pl_f32, pl_f32, powf(x, y))
+PL_BINARY_LOOP(pow_f32, pl_f32, pl_f32, (float)pl_soft_pow((double)x, (double)y))
 PL_BINARY_LOOP(pow_f64, pl_f64, pl_f64, pow(x, y))
 
 /* Common type of both operands: float if both fit into it, else double. */

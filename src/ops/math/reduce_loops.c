@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "kernels/soft.h"
 #include "kernels/vmath.h"
 #include "ops/math/reduce.h"
 
@@ -441,7 +442,7 @@ static float naive_step(pl_reduce_kind kind, float acc, float v, float max) {
     case PL_REDUCE_L2:
     case PL_REDUCE_SUM_SQUARE: return acc + v * v;
     case PL_REDUCE_PROD: return acc * v;
-    case PL_REDUCE_LOG_SUM_EXP: return acc + expf(v - max);
+    case PL_REDUCE_LOG_SUM_EXP: return acc + (float)pl_soft_exp((double)(v - max));
     default: return acc + v;
     }
 }
@@ -450,8 +451,8 @@ static float naive_end(pl_reduce_kind kind, float acc, float n, float max) {
     switch (kind) {
     case PL_REDUCE_MEAN: return acc / n;
     case PL_REDUCE_L2: return sqrtf(acc);
-    case PL_REDUCE_LOG_SUM: return logf(acc);
-    case PL_REDUCE_LOG_SUM_EXP: return logf(acc) + max;
+    case PL_REDUCE_LOG_SUM: return (float)pl_soft_log((double)acc);
+    case PL_REDUCE_LOG_SUM_EXP: return (float)pl_soft_log((double)acc) + max;
     default: return acc;
     }
 }

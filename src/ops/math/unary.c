@@ -1,10 +1,11 @@
 /* Element-wise functions of one input: arithmetic, exponentials, trigonometry, rounding.
  *
- * The hot f32 functions go to the vector maths of src/kernels; the others call libm element by
- * element, in float for float types and in double for double. */
+ * The hot f32 functions go to the vector maths of src/kernels; the others go element
+ * by element, to kernels/soft.h for float types and to libm for double. */
 #include <float.h>
 #include <math.h>
 
+#include "kernels/soft.h"
 #include "ops/bound.h"
 #include "ops/grad.h"
 #include "ops/infer.h"
@@ -23,22 +24,31 @@ extern const pl_op_def pl_ops_unary[];
         return pl_eval_unary(c, &ops, NULL);                                                       \
     }
 
-LIBM(acos, acos)
-LIBM(acosh, acosh)
-LIBM(asin, asin)
-LIBM(asinh, asinh)
-LIBM(atan, atan)
-LIBM(atanh, atanh)
 LIBM(ceil, ceil)
-LIBM(cos, cos)
-LIBM(cosh, cosh)
 LIBM(floor, floor)
-LIBM(sin, sin)
-LIBM(sinh, sinh)
 LIBM(sqrt, sqrt)
-LIBM(tan, tan)
 /* Round-11: halves to even, the default mode of rint. */
 LIBM(round, rint)
+
+/* Floats with the same bits on every machine; doubles from libm. */
+#define SOFT(name)                                                                                 \
+    PL_UNARY_PLAIN(name, (float)pl_soft_##name((double)x), name(x))                                \
+    static pl_status name##_eval(pl_eval *c) {                                                     \
+        static const pl_unary_ops ops = { .f32 = name##_f32, .f64 = name##_f64 };                  \
+        return pl_eval_unary(c, &ops, NULL);                                                       \
+    }
+
+SOFT(acos)
+SOFT(acosh)
+SOFT(asin)
+SOFT(asinh)
+SOFT(atan)
+SOFT(atanh)
+SOFT(cos)
+SOFT(cosh)
+SOFT(sin)
+SOFT(sinh)
+SOFT(tan)
 
 /* From the vector maths. */
 #define VMATH(name, fn)                                                                            \

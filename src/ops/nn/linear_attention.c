@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernels/soft.h"
 #include "ops/lib/attention_core.h"
 #include "ops/lib/attention_dims.h"
 #include "ops/lib/bound_nn.h"
@@ -30,7 +31,7 @@ typedef struct linear_job {
 
 #define T float
 #define E pl_f32
-#define EXP expf
+#define EXP(x) (float)pl_soft_exp((double)(x))
 #define S(name) name##_f32
 #include "ops/nn/linear_attention_rows.inc"
 

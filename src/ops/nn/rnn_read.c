@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "kernels/soft.h"
 #include "kernels/vmath.h"
 #include "ops/nn/rnn.h"
 
@@ -72,7 +73,10 @@ enum { N_ACTS = sizeof(act_rows) / sizeof(act_rows[0]) };
         }                                                                                          \
     }
 
-DEFINE_ACT(pl_rnn_act_f32, pl_f32, f32, expf, log1pf, fabsf, tanhf)
+#define SOFT_EXP(x) (float)pl_soft_exp((double)(x))
+#define SOFT_LOG1P(x) (float)pl_soft_log1p((double)(x))
+#define SOFT_TANH(x) (float)pl_soft_tanh((double)(x))
+DEFINE_ACT(pl_rnn_act_f32, pl_f32, f32, SOFT_EXP, SOFT_LOG1P, fabsf, SOFT_TANH)
 DEFINE_ACT(pl_rnn_act_f64, pl_f64, f64, exp, log1p, fabs, tanh)
 
 void pl_rnn_act_name(const pl_rnn_act *act, char *out, size_t n_out) {
