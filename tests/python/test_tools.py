@@ -105,6 +105,9 @@ def test_rooms__finds_what_stands_elsewhere():
             "src/base/long.h": append("\n" * 801),
             "src/pair/README.md": append("`gone_away.c`\n"),
             "src/view/cellar/dark.c": append("/* Nothing. */\n"),
+            # Ways round the door: a header, another name of open, a blank before the parenthesis; programs, libraries, system calls.
+            "src/view/back_door.h": append('static int a(void) { return fopen64 ("x", "r") != 0; }\n'),
+            "src/pair/side_door.c": append("int b(void) { return system(\"x\") + (int)syscall(2, 0) + (dlopen(0, 0) == 0); }\n"),
             "ARCHITECTURE.md": append((ROOT / "ARCHITECTURE.md").read_text() + "\n`src/attic/`: flows/old_prepare.c\n"),
         })
     assert code == 1, out
@@ -118,6 +121,8 @@ def test_rooms__finds_what_stands_elsewhere():
                  "orphan_grad.c: no orphan.c beside it",
                  "src/base/long.h: 801 lines", "src/base/README.md: does not name long.h",
                  "names gone_away.c", "src/view/README.md: does not name cellar/", "src/view/cellar: no README.md",
+                 "back_door.h:1: fopen64(): files are opened by", "side_door.c:1: system(): starts", "side_door.c:1: syscall(): starts",
+                 "side_door.c:1: dlopen(): starts",
                  "ARCHITECTURE.md: names flows/old_prepare.c", "ARCHITECTURE.md: names src/attic,"):
         assert want in out, f"{want!r} is missing in:\n{out}"
 
@@ -125,6 +130,15 @@ def test_rooms__finds_what_stands_elsewhere():
 def test_rooms__accepts_the_tree():
     done = subprocess.run([ROOT / "tools/check-rooms"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout
+
+def test_campaign__the_table_has_what_was_counted():
+    with tempfile.TemporaryDirectory() as tmp:
+        page = Path(tmp) / "campaign.md"
+        page.write_text((ROOT / "bench/campaign.md").read_text())
+        subprocess.run([ROOT / "tests/campaign/run", "--table", "--write", page], check=True)
+        rows = [set(l for l in p.read_text().splitlines() if l.startswith("|")) for p in (page, ROOT / "bench/campaign.md")]
+    assert rows[0] == rows[1], f"tests/campaign/run --table: {sorted(rows[0] ^ rows[1])}"
+
 
 def test_tap__knows_both_ways_to_skip():
     plan, results = RUN.parse_tap("1..4\nok 1 - a\nnot ok 2 - b\n# why\nnot ok 3 # SKIP c\n"

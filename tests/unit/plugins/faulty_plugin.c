@@ -28,7 +28,7 @@ static void crash(const faulty *f, const char *where) {
     }
     if (strcmp(f->fault, "memory") == 0) {
         for (;;) {
-            static char *volatile block; /* else clang sees that nobody reads it and leaves it out */
+            static char *volatile block; /* else clang leaves out what nobody reads */
             block = malloc(1 << 20);
             if (block != NULL) memset(block, 1, 1 << 20);
         }
