@@ -281,6 +281,18 @@ static bool fail_alike(const grouping *g, const pl_corpus_group *x, const pl_cor
     return fails && passes;
 }
 
+/* Is it the same repro without an optional input at the end? "float,float>float" and
+ * "float,float,float>float". */
+static bool drops_inputs(const pl_corpus_group *small, const pl_corpus_group *large) {
+    const char *few = small->bug.dtypes, *many = large->bug.dtypes;
+    const size_t n = strcspn(few, ">"), n_many = strcspn(many, ">");
+    return small->repro_nodes == large->repro_nodes && n > 0 && n < n_many && many[n] == ',' &&
+           strncmp(few, many, n) == 0 && strcmp(few + n, many + n_many) == 0 &&
+           strcmp(small->bug.op, large->bug.op) == 0 &&
+           strcmp(small->bug.attrs, large->bug.attrs) == 0 &&
+           strcmp(small->bug.ops, large->bug.ops) == 0;
+}
+
 /* Joins a group whose smallest repro contains the operators of another's, with what feeds what
  * there, and fails exactly where that one does: an optimiser moved or removed a value, so that the
  * error shows an operation later. A repro is minimal, so the common operators are part of the
@@ -294,8 +306,8 @@ static void join_contained(grouping *g) {
             const bool same_pass = small->bug.pass[0] == '\0' || large->bug.pass[0] == '\0' ||
                                    strcmp(small->bug.pass, large->bug.pass) == 0;
             if (i == k || small->n_cases == 0 || small->bug.ops[0] == '\0' || !same_pass ||
-                small->repro_nodes >= large->repro_nodes || is_message_kind(small->bug.kind) ||
-                strcmp(small->bug.kind, large->bug.kind) != 0 ||
+                (small->repro_nodes >= large->repro_nodes && !drops_inputs(small, large)) ||
+                is_message_kind(small->bug.kind) || strcmp(small->bug.kind, large->bug.kind) != 0 ||
                 !has_all(large->bug.ops, small->bug.ops) ||
                 !has_all(large->bug.edges, small->bug.edges) || !fail_alike(g, small, large))
                 continue;

@@ -181,6 +181,18 @@ static void test_group__a_repro_that_contains_another_joins_it(void **state) {
     group(&f, 2, alike);
     assert_int_equal(f.corpus.n_groups, 2);
     pl_arena_free(f.corpus.arena);
+    /* The same operator with and without its bias. */
+    f.cases[1].bug = f.cases[0].bug;
+    f.cases[1].repro_nodes = f.cases[0].repro_nodes;
+    f.cases[0].bug.dtypes = "float,float>float";
+    f.cases[1].bug.dtypes = "float,float,float>float";
+    group(&f, 2, alike);
+    assert_int_equal(f.corpus.n_groups, 1);
+    pl_arena_free(f.corpus.arena);
+    f.cases[1].bug.dtypes = "float,double,float>float";
+    group(&f, 2, alike);
+    assert_int_equal(f.corpus.n_groups, 2);
+    pl_arena_free(f.corpus.arena);
 }
 
 /* jit 0.1.0 is no earlier version of ONNX Runtime. */
