@@ -254,7 +254,8 @@ def main():
     if o.write:
         best = {}
         for r in map(json.loads, (OUT / "leaks.jsonl").read_text().splitlines()):
-            best[r["part"]] = r
+            if r["runs"] >= best.get(r["part"], r)["runs"]:
+                best[r["part"]] = r
         write_page([best[k] for k in PARTS if k in best])
     return 1 if failed else 0
 
