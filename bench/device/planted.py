@@ -297,7 +297,8 @@ def main():
     (OUT / f"planted-{name}.md").write_text("\n".join(text), encoding="utf-8")
     if o.write:
         parts = [(OUT / f"planted-{k}.md").read_text(encoding="utf-8") for k in ("small", "large") if (OUT / f"planted-{k}.md").exists()]
-        PAGE.write_text("# Planted faults on a device\n\nSmall ones have the sizes of blame.md 3.3 times what the profile allows; large ones are those of bench/blame.\n\n" +
+        PAGE.write_text("# Planted faults on a device\n\nSmall ones have the sizes of blame.md 3.3 times what the profile allows; large ones are those of bench/blame. Where the last column is 1, "
+                        "the profile costs nothing at that value; how small a fault may be: smallest.md. One run on one build.\n\n" +
                         "\n".join(parts).rstrip() + "\n", encoding="utf-8")
     return 0 if visible and n.get("found", 0) >= 0.98 * visible and innocents == 0 else 1
 

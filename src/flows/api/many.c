@@ -63,6 +63,14 @@ bool pl_many_is_bad(const char *verdict) {
     return false;
 }
 
+/* Is this backend off at the value? One that agrees as a whole is not: what its precision profile
+ * allows may be far from the reference. */
+static bool is_off(const pl_many *m, size_t k, const pl_many_value *v) {
+    return v->point[k] != PLUMB_NONE &&
+           strcmp(plumb_session_verdict(m->sessions[k]), "agree") != 0 &&
+           pl_many_is_bad(point_at(m->sessions[k], v->point[k]).verdict);
+}
+
 /* rms of a - b; NAN when they cannot be compared. */
 static double distance(const pl_tensor *a, const pl_tensor *b) {
     pl_accumulators acc;
@@ -91,9 +99,7 @@ static pl_status group_at(pl_many *m, const pl_many_value *v, size_t first, pl_e
     }
     g.in[first] = true;
     for (size_t k = first + 1; k < m->n && off > 0; k++) {
-        if (v->point[k] == PLUMB_NONE ||
-            !pl_many_is_bad(point_at(m->sessions[k], v->point[k]).verdict))
-            continue;
+        if (!is_off(m, k, v)) continue;
         pl_tensor *other = tensor_of(m->sessions[k], v->value, "a");
         g.in[k] = distance(other, a) <= NEARER * fmin(off, distance(other, b));
         g.n_in += g.in[k];
@@ -109,9 +115,7 @@ static pl_status find_group(pl_many *m, pl_err *err) {
     for (size_t i = 0; i < m->n_values && m->group.n_in == 0; i++) {
         const pl_many_value *v = &m->values[i];
         for (size_t k = 0; k + 1 < m->n && m->group.n_in == 0; k++)
-            if (v->point[k] != PLUMB_NONE &&
-                pl_many_is_bad(point_at(m->sessions[k], v->point[k]).verdict))
-                PL_TRY(group_at(m, v, k, err));
+            if (is_off(m, k, v)) PL_TRY(group_at(m, v, k, err));
     }
     return PL_OK;
 }
