@@ -282,6 +282,8 @@ const char *pl_op_unknown_attr(const pl_node *node);
  * is given. Resolved nodes only. */
 bool pl_node_is_random(const pl_node *node);
 bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
+/* The random operator that a value comes from, including its own; NULL = none nearby. */
+const pl_node *pl_random_source(const pl_value *value);
 bool pl_model_has_flag(const pl_model *model, unsigned flag);
 /* Works for unresolved nodes, too; false for NULL and for nodes without a row. */
 bool pl_node_has_flag(const pl_node *node, unsigned flag);

@@ -249,6 +249,20 @@ bool pl_node_is_random(const pl_node *node) {
     return true;
 }
 
+const pl_node *pl_random_source(const pl_value *value) {
+    enum { NEARBY = 256 };
+    const pl_node *queue[NEARBY];
+    size_t n = 0;
+    if (value->producer != NULL) queue[n++] = value->producer;
+    for (size_t at = 0; at < n; at++) {
+        if (pl_node_is_random(queue[at])) return queue[at];
+        for (uint32_t i = 0; i < queue[at]->n_in && n < NEARBY; i++)
+            if (queue[at]->in[i] != NULL && queue[at]->in[i]->producer != NULL)
+                queue[n++] = queue[at]->in[i]->producer;
+    }
+    return NULL;
+}
+
 typedef struct node_search {
     bool (*matches)(const pl_node *node, unsigned flag);
     unsigned flag;

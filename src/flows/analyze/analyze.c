@@ -32,13 +32,7 @@
 #include "ops/infer.h"
 #include "session/verdict.h"
 
-enum {
-    RANDOM_WALK = 256,
-    SPOOL_MEMORY = 256 << 20,
-    MANY_EFFECTS = 256,
-    MAX_NOTES = 32,
-    MAX_TIMING = 32
-};
+enum { SPOOL_MEMORY = 256 << 20, MANY_EFFECTS = 256, MAX_NOTES = 32, MAX_TIMING = 32 };
 #define MAX_EFFECT_WORK 4e9 /* weights times runs */
 #define SAVE_ALL_BELOW (UINT64_C(2) << 30)
 
@@ -251,26 +245,12 @@ static pl_status read_placement(pl_analysis *x, const pl_side_run *run, pl_side_
     return pl_analysis_note(x, err, "where the nodes ran is not known: %.300s", trouble.message);
 }
 
-/* The random operator that a value comes from, including its own; NULL = none nearby. */
-static const pl_node *random_before(const pl_value *value) {
-    const pl_node *queue[RANDOM_WALK];
-    size_t n = 0;
-    if (value->producer != NULL) queue[n++] = value->producer;
-    for (size_t at = 0; at < n; at++) {
-        if (pl_node_is_random(queue[at])) return queue[at];
-        for (uint32_t i = 0; i < queue[at]->n_in && n < RANDOM_WALK; i++)
-            if (queue[at]->in[i] != NULL && queue[at]->in[i]->producer != NULL)
-                queue[n++] = queue[at]->in[i]->producer;
-    }
-    return NULL;
-}
-
 static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char *who,
                               pl_err *err) {
     if (run->unstable == NULL) return PL_OK;
     pl_buf_printf(x->lines, "NONDETERMINISTIC %s at %s (%s)\n", who, run->unstable->name,
                   run->difference);
-    const pl_node *random = random_before(run->unstable);
+    const pl_node *random = pl_random_source(run->unstable);
     const char *reason =
         random == NULL
             ? pl_arena_printf(x->arena,

@@ -8,6 +8,7 @@
 #include "flows/check/check_run.h"
 #include "flows/model_transform.h"
 #include "flows/outputs.h"
+#include "ops/op.h"
 #include "report/session_print.h"
 #include "session/lost_calls.h"
 #include "session/quant.h"
@@ -199,6 +200,10 @@ void pl_check_put_error(const pl_check_run *r, char *out, size_t n_out) {
         pl_buf_printf(&text, " (tolerance %.3g)", c->tol);
     }
     if (n_bad > 1) pl_buf_printf(&text, "; %zu more differ", n_bad - 1);
+    const pl_node *random = pl_random_source(output_of(r, first));
+    if (random != NULL)
+        pl_buf_printf(&text, "; it comes from %s '%s', which draws random numbers", random->op,
+                      random->name);
     const pl_lost_call *lost =
         c->model_wrong ? pl_lost_calls_for(r->session, output_of(r, first)->name) : NULL;
     const char *call = lost == NULL ? NULL : pl_lost_call_describe(r->session, lost);

@@ -223,30 +223,33 @@ static pl_status search(beams *b) {
     return finish(b);
 }
 
+static pl_status begin(beams *b, int64_t n_beams) {
+    pl_eval *c = b->s.c;
+    PL_TRY(pl_search_init(&b->s, n_beams, BEAM_REPETITION));
+    if (b->n_return < 1 || b->n_return > n_beams)
+        return pl_eval_fail(c, "%lld sequences of %lld beams are asked for", (long long)b->n_return,
+                            (long long)n_beams);
+    const size_t rows = (size_t)b->s.rows, batch = (size_t)b->s.batch;
+    b->best = pl_scratch(c, rows, sizeof(*b->best));
+    b->n_best = pl_scratch(c, batch, sizeof(*b->n_best));
+    b->done = pl_scratch(c, batch, sizeof(*b->done));
+    b->sums = pl_scratch(c, rows, sizeof(*b->sums));
+    b->from = pl_scratch(c, rows, sizeof(*b->from));
+    b->token = pl_scratch(c, rows, sizeof(*b->token));
+    if (b->best == NULL || b->n_best == NULL || b->done == NULL || b->sums == NULL ||
+        b->from == NULL || b->token == NULL)
+        return pl_eval_memory(c);
+    for (int64_t i = 0; i < b->s.rows; i++) /* all beams are the same at first */
+        b->sums[i] = i % n_beams == 0 ? 0 : -1e9;
+    return PL_OK;
+}
+
 static pl_status beam_search_eval(pl_eval *c) {
     beams b = { .s.c = c };
-    const int64_t n_beams = pl_in_int(c, NUM_BEAMS, 1);
     b.n_return = pl_in_int(c, NUM_RETURN, 1);
     b.penalty = pl_in_float(c, LENGTH_PENALTY, 1);
     b.early = pl_attr_int(c->node, "early_stopping") != 0;
-    pl_status st = pl_search_init(&b.s, n_beams, BEAM_REPETITION);
-    if (st == PL_OK && (b.n_return < 1 || b.n_return > n_beams))
-        st = pl_eval_fail(c, "%lld sequences of %lld beams are asked for", (long long)b.n_return,
-                          (long long)n_beams);
-    if (st == PL_OK) {
-        const size_t rows = (size_t)b.s.rows, batch = (size_t)b.s.batch;
-        b.best = pl_scratch(c, rows, sizeof(*b.best));
-        b.n_best = pl_scratch(c, batch, sizeof(*b.n_best));
-        b.done = pl_scratch(c, batch, sizeof(*b.done));
-        b.sums = pl_scratch(c, rows, sizeof(*b.sums));
-        b.from = pl_scratch(c, rows, sizeof(*b.from));
-        b.token = pl_scratch(c, rows, sizeof(*b.token));
-        if (b.best == NULL || b.n_best == NULL || b.done == NULL || b.sums == NULL ||
-            b.from == NULL || b.token == NULL)
-            st = pl_eval_memory(c);
-    }
-    for (int64_t i = 0; st == PL_OK && i < b.s.rows; i++) /* all beams are the same at first */
-        b.sums[i] = i % n_beams == 0 ? 0 : -1e9;
+    pl_status st = begin(&b, pl_in_int(c, NUM_BEAMS, 1));
     if (st == PL_OK) st = search(&b);
     pl_search_release(&b.s);
     return st;

@@ -246,9 +246,13 @@ static void process(const pl_search *s, int64_t row) {
 pl_status pl_search_step(pl_search *s) {
     const size_t n_in = s->body->n_inputs, n_out = s->body->n_outputs;
     pl_datum **in = pl_calloc(n_in + 1, sizeof(*in)), **out = pl_calloc(n_out + 1, sizeof(*out));
-    pl_status st = in == NULL || out == NULL ? pl_eval_memory(s->c) : PL_OK;
-    if (s->c->run_body == NULL) st = pl_eval_unsupported(s->c, "bodies cannot be run here");
-    if (st == PL_OK) st = feed(s, in);
+    if (in == NULL || out == NULL) {
+        pl_free(in);
+        pl_free(out);
+        return pl_eval_memory(s->c);
+    }
+    pl_status st = s->c->run_body == NULL ? pl_eval_unsupported(s->c, "bodies cannot be run here")
+                                          : feed(s, in);
     if (st == PL_OK) st = s->c->run_body(s->c, s->body, in, n_in, out, n_out);
     if (st == PL_OK) st = read_logits(s, out[0]);
     for (int64_t row = 0; row < s->rows && st == PL_OK; row++)
@@ -258,9 +262,9 @@ pl_status pl_search_step(pl_search *s) {
         s->state[i] = out[i + 1];
         out[i + 1] = NULL;
     }
-    for (size_t i = 0; in != NULL && i < n_in; i++)
+    for (size_t i = 0; i < n_in; i++)
         pl_datum_unref(in[i]);
-    for (size_t i = 0; out != NULL && i < n_out; i++)
+    for (size_t i = 0; i < n_out; i++)
         pl_datum_unref(out[i]);
     pl_free(in);
     pl_free(out);

@@ -370,7 +370,8 @@ static pl_status dropout_eval(pl_eval *c) {
         pl_pool_for(c->pool, job.x->n_elements, GRAIN, dropout_range, &job);
         return PL_OK;
     }
-    const double one = 1;
+    /* Up to opset 11 it is open what the mask of inference holds; ONNX Runtime has zeros. */
+    const double one = c->otherwise && c->node->def->until != 0 ? 0 : 1;
     for (int64_t i = 0; job.mask != NULL && i < job.mask->n_elements; i++) {
         const size_t at = (size_t)i * pl_dtype_bytes(job.mask->dtype);
         pl_store_f64(job.mask->dtype, &one, (char *)job.mask->data + at, 1);
@@ -452,7 +453,7 @@ const pl_op_def pl_ops_activation[] = {
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y, mask) { y, mask = Dropout(x) }", NULL, 0 },
                             { "(float[4,5] x) => (y, mask) <float ratio = {0.25}, bool training = {1}> "
                               "{ y, mask = Dropout<seed=3>(x, ratio, training) }", NULL, PL_SAMPLE_NO_GRAD }) },
-    { .name = "Dropout", .since = 7, .until = 11, .flags = PL_OP_OWN_OUT | PL_OP_VIEW, DROPOUT_T,
+    { .name = "Dropout", .since = 7, .until = 11, .flags = PL_OP_OWN_OUT | PL_OP_VIEW | PL_OP_OPEN, DROPOUT_T,
       .attrs = PL_ATTRS(PL_A_FLOAT("ratio", 0.5)), .infer = dropout_infer, .eval = dropout_eval, .grad = pl_dropout_grad, .bound = pl_dropout_bound, .emit = pl_emit_dropout,
       .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Dropout<ratio=0.3>(x) }", NULL, 0 }) },

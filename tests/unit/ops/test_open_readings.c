@@ -193,6 +193,23 @@ static void test_linear_classifier__scores_the_first_class_by_its_margin_or_the_
     }
 }
 
+/* Dropout-10 in inference: all elements are kept; what the mask says of it is open. */
+static void test_dropout__has_a_mask_of_ones_or_zeros(void **state) {
+    (void)state;
+    static const char graph[] = "() => (y, m) <float[3] x = {1, 2, 3}> { y, m = Dropout(x) }";
+    for (int otherwise = 0; otherwise < 2; otherwise++) {
+        pl_tensor *y = replay(graph, 10, otherwise != 0, 0);
+        pl_tensor *m = replay(graph, 10, otherwise != 0, 1);
+        pl_tensor *now = replay(graph, 13, otherwise != 0, 1); /* settled since 12 */
+        assert_near(pl_tensor_get_f64(y, 2), 3, 0);
+        assert_near(pl_tensor_get_f64(m, 2), otherwise != 0 ? 0 : 1, 0);
+        assert_near(pl_tensor_get_f64(now, 2), 1, 0);
+        pl_tensor_unref(y);
+        pl_tensor_unref(m);
+        pl_tensor_unref(now);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lstm__clips_before_every_activation),
@@ -201,6 +218,7 @@ int main(void) {
         cmocka_unit_test(test_padding__is_zeros_or_left_out),
         cmocka_unit_test(test_unidirectional__the_last_query_sees_its_keys_or_all),
         cmocka_unit_test(test_normalizer__divides_by_the_largest_or_the_farthest),
+        cmocka_unit_test(test_dropout__has_a_mask_of_ones_or_zeros),
         cmocka_unit_test(test_linear_classifier__scores_the_first_class_by_its_margin_or_the_rest),
     };
     return cmocka_run_group_tests_name("open_readings", tests, NULL, NULL);
