@@ -23,7 +23,7 @@
 extern const pl_op_def pl_ops_matmul_nbits[];
 
 enum { A, B, SCALES, ZEROS, G_IDX, BIAS };
-enum { PIECE = 1024, FEW_ROWS = 4 };
+enum { PIECE = 1024, FEW_ROWS = 4, COLUMNS = 1024 };
 
 typedef struct layout {
     int64_t k, n, bits, block, n_blocks, blob; /* blob: bytes of one block */
@@ -116,8 +116,16 @@ static double zero_of(const weights *w, int64_t column, int64_t group) {
     return (double)code_at(w, w->packed_zeros + column * w->l.zero_bytes, group);
 }
 
-/* Elements [from, from + n) of a column, as T. */
+/* Elements [from, from + n) of a column, as T. Codes of 4 bits in order are looked up in a table of
+ * the values of their block. */
 #define UNPACK(name, T, scales_)                                                                   \
+    static void name##_run(const pl_u8 *codes, int64_t k, int64_t n, T zero, T scale, T *out) {    \
+        T values[16];                                                                              \
+        for (int i = 0; i < 16; i++)                                                               \
+            values[i] = ((T)i - zero) * scale;                                                     \
+        for (int64_t i = 0; i < n; i++, k++)                                                       \
+            out[i] = values[codes[k >> 1] >> (k & 1) * 4 & 15];                                    \
+    }                                                                                              \
     static void name(const weights *w, int64_t column, int64_t from, int64_t n, T *out) {          \
         const pl_u8 *codes = w->codes + column * w->l.n_blocks * w->l.blob;                        \
         for (int64_t i = 0; i < n;) {                                                              \
@@ -127,7 +135,8 @@ static double zero_of(const weights *w, int64_t column, int64_t group) {
             const T zero = (T)zero_of(w, column, group);                                           \
             const int64_t same =                                                                   \
                 w->groups != NULL ? 1 : pl_i64_min(n - i, w->l.block - k % w->l.block);            \
-            for (int64_t t = 0; t < same; t++)                                                     \
+            if (w->l.bits == 4) name##_run(codes, k, same, zero, scale, out + i);                  \
+            for (int64_t t = 0; w->l.bits != 4 && t < same; t++)                                   \
                 out[i + t] = ((T)code_at(w, codes, k + t) - zero) * scale;                         \
             i += same;                                                                             \
         }                                                                                          \
@@ -207,7 +216,8 @@ typedef struct nbits_job {
     int64_t m;
     const pl_f32 *a;
     pl_f32 *y;
-    void *all; /* whole columns, f32 or f64 */
+    void *all;     /* whole columns, f32 or f64 */
+    int64_t first; /* of them (f64) */
 } nbits_job;
 
 static void few_rows(void *ctx, int64_t begin, int64_t end) {
@@ -256,15 +266,15 @@ static void unpack_columns_f64(void *ctx, int64_t begin, int64_t end) {
     const nbits_job *j = ctx;
     const int64_t k = j->w->l.k;
     for (int64_t i = begin; i < end; i++)
-        unpack_f64(j->w, i, 0, k, (double *)j->all + i * k);
+        unpack_f64(j->w, j->first + i, 0, k, (double *)j->all + i * k);
 }
 
 static pl_status product_f64(pl_eval *c, nbits_job *j, const pl_gemm_shape *g) {
     pl_tensor *y = pl_out(c, 0);
     pl_f64 *out = y->data;
-    j->all = pl_scratch(c, (size_t)(g->n * g->k), sizeof(double));
+    const int64_t most = pl_i64_min(g->n, COLUMNS);
+    j->all = pl_scratch(c, (size_t)(most * g->k), sizeof(double));
     if (j->all == NULL) return pl_eval_memory(c);
-    pl_pool_for(c->pool, g->n, 4, unpack_columns_f64, j);
     const pl_f64 *a = pl_in(c, A)->data;
     if (rounds_a(c->node, &j->w->l, c->otherwise)) {
         pl_f64 *rounded = pl_scratch(c, (size_t)(g->m * g->k), sizeof(*rounded));
@@ -272,7 +282,13 @@ static pl_status product_f64(pl_eval *c, nbits_job *j, const pl_gemm_shape *g) {
         round_rows_f64(&j->w->l, g->m, a, rounded);
         a = rounded;
     }
-    PL_TRY(pl_gemm_f64(c->pool, g, 1, a, j->all, 0, out, NULL, c->err));
+    pl_gemm_shape part = *g; /* some columns at a time: all of them take 16 times the codes */
+    part.ldc = g->n;
+    for (j->first = 0; j->first < g->n; j->first += COLUMNS) {
+        part.n = pl_i64_min(COLUMNS, g->n - j->first);
+        pl_pool_for(c->pool, part.n, 4, unpack_columns_f64, j);
+        PL_TRY(pl_gemm_f64(c->pool, &part, 1, a, j->all, 0, out + j->first, NULL, c->err));
+    }
     if (!pl_has(c, BIAS)) return PL_OK;
     const pl_f64 *bias = pl_in_f64(c, BIAS);
     if (bias == NULL) return pl_eval_memory(c);
@@ -452,11 +468,11 @@ static void row_errors(const pl_bound *c, const layout *l, int64_t row, double *
     }
 }
 
-typedef struct nbits_bound { /* products of |a|, e^2 and a^2 with the columns */
+typedef struct nbits_bound { /* products of |a| and of squared errors with the columns */
     const weights *w;
-    const double *a, *e2; /* e2: NULL = exact */
+    const double *a_abs, *squares; /* squares: NULL = none */
     int64_t m;
-    double u_acc, u_low; /* u_low: weights unpacked to a type below float; else 0 */
+    double u_acc;
     double *out;
 } nbits_bound;
 
@@ -464,6 +480,7 @@ static void bound_columns(void *ctx, int64_t begin, int64_t end) {
     const nbits_bound *j = ctx;
     const layout *l = &j->w->l;
     const double chain = pl_b_chain((double)l->k + 1);
+    double (*const dot)(const pl_f64 *, const pl_f64 *, size_t) = pl_vmath_get()->f64.dot;
     for (int64_t column = begin; column < end; column++) {
         for (int64_t row = 0; row < j->m; row++)
             j->out[row * l->n + column] = 0;
@@ -471,19 +488,43 @@ static void bound_columns(void *ctx, int64_t begin, int64_t end) {
         for (int64_t k = 0; k < l->k; k += PIECE) {
             const int64_t n = pl_i64_min(PIECE, l->k - k);
             unpack_f64(j->w, column, k, n, piece);
-            for (int64_t row = 0; row < j->m; row++) {
-                const double *a = j->a + row * l->k + k;
-                double sum = 0, squares = 0;
-                for (int64_t i = 0; i < n; i++) {
-                    sum += fabs(a[i] * piece[i]);
-                    const double low = j->u_low * a[i];
-                    const double e2 = j->e2 == NULL ? 0 : j->e2[row * l->k + k + i];
-                    squares += (e2 + low * low) * piece[i] * piece[i];
-                }
-                j->out[row * l->n + column] += j->u_acc * chain * sum + sqrt(squares);
-            }
+            for (int64_t i = 0; i < n; i++)
+                piece[i] = fabs(piece[i]);
+            for (int64_t row = 0; row < j->m; row++)
+                j->out[row * l->n + column] += j->u_acc * chain *
+                                               dot((const pl_f64 *)j->a_abs + row * l->k + k,
+                                                   (const pl_f64 *)piece, (size_t)n);
+            if (j->squares == NULL) continue;
+            for (int64_t i = 0; i < n; i++)
+                piece[i] *= piece[i];
+            for (int64_t row = 0; row < j->m; row++)
+                j->out[row * l->n + column] += sqrt(dot((const pl_f64 *)j->squares + row * l->k + k,
+                                                        (const pl_f64 *)piece, (size_t)n));
         }
     }
+}
+
+/* What the columns are multiplied with. Weights may be unpacked to a type below float. */
+static pl_status bound_rows(pl_bound *c, const layout *l, nbits_bound *j) {
+    const double *x = pl_b_x(c, A), low = c->u > c->u_acc ? c->u : 0;
+    const int64_t n = j->m * l->k;
+    double *a_abs = pl_arena_array(c->scratch, (size_t)n, sizeof(double)), *squares = NULL;
+    if (x == NULL || a_abs == NULL) return pl_fail_memory(c->err, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        a_abs[i] = fabs(x[i]);
+    j->a_abs = a_abs;
+    const bool off = pl_b_e(c, A) != NULL || rounds_a(c->node, l, c->otherwise);
+    if (!off && low == 0) return PL_OK;
+    squares = pl_arena_array(c->scratch, (size_t)n, sizeof(double));
+    if (squares == NULL) return pl_fail_memory(c->err, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        squares[i] = 0;
+    for (int64_t row = 0; off && row < j->m; row++)
+        row_errors(c, l, row, squares);
+    for (int64_t i = 0; i < n; i++)
+        squares[i] += low * x[i] * low * x[i];
+    j->squares = squares;
+    return PL_OK;
 }
 
 static pl_status matmul_nbits_bound(pl_bound *c) {
@@ -499,16 +540,9 @@ static pl_status matmul_nbits_bound(pl_bound *c) {
     weights w;
     if (y == NULL || y->n_elements == 0) return PL_OK;
     PL_TRY(weights_of(&as_eval, &w));
-    nbits_bound j = { .w = &w, .m = a->n_elements / w.l.k, .a = pl_b_x(c, A), .u_acc = c->u_acc };
-    if (c->u > c->u_acc) j.u_low = c->u;
-    if (j.a == NULL || v == NULL) return pl_fail_memory(c->err, 1);
-    if (pl_b_e(c, A) != NULL || rounds_a(c->node, &w.l, c->otherwise)) {
-        double *e2 = pl_arena_array(c->scratch, (size_t)a->n_elements, sizeof(double));
-        if (e2 == NULL) return pl_fail_memory(c->err, 1);
-        for (int64_t row = 0; row < j.m; row++)
-            row_errors(c, &w.l, row, e2);
-        j.e2 = e2;
-    }
+    nbits_bound j = { .w = &w, .m = a->n_elements / w.l.k, .u_acc = c->u_acc };
+    if (v == NULL) return pl_fail_memory(c->err, 1);
+    PL_TRY(bound_rows(c, &w.l, &j));
     PL_TRY(pl_b_new(c, 0, &j.out));
     pl_pool_for(c->pool, w.l.n, 4, bound_columns, &j);
     for (int64_t i = 0; i < y->n_elements; i++) {
