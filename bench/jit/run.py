@@ -1,16 +1,18 @@
 #!/usr/bin/python3
 """jit against ONNX Runtime at full optimisation: models and single kernels on 16 MB, interleaved, best of all rounds.
 
-Usage: bench/jit/run.py [--threads N] [--rounds N] [--wall] [--load] [NAME...]
+Usage: bench/jit/run.py [--threads N] [--rounds N] [--wall] [--load] [--avx2] [NAME...]
 
 Builds bench_backend.c against build/libplumb.a. With one thread CPU time is measured (other work on the machine moves
 wall time by a factor; CPU time by a few percent), with more or --wall the wall clock. ratio = jit / ort: below 1 jit is faster.
 --load: instead of running them, how long models take to be ready (compile and first run, less a run): ORT's session, jit from
 its cache, and jit with the C compiler (always the wall clock: the compiler is another process).
+--avx2: both as on a CPU without AVX-512: PLUMB_CPU=avx2 for plumb, and a copy of ONNX Runtime that asks hide_avx512.c what the CPU is.
 """
 import argparse
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -70,6 +72,33 @@ def prepare(folder):
     return driver, clock
 
 
+def is_cpuid(at, before):
+    """Does a disassembly that starts some bytes before arrive at such an instruction?"""
+    part = [f"--start-address={at - before}", f"--stop-address={at + 16}"]
+    text = subprocess.run(["objdump", "-d", *part, ORT_LIB], text=True, capture_output=True, check=True).stdout
+    return re.search(rf"^\s*{at:x}:\s.*\bcpuid", text, re.M) is not None
+
+
+def hold_to_avx2(folder):
+    """Copy ONNX Runtime with its cpuid instructions replaced, and make what answers them; returns both paths."""
+    data, copy, shim = bytearray(open(ORT_LIB, "rb").read()), os.path.join(folder, "libonnxruntime.so.1"), os.path.join(folder, "hide.so")
+    heads = subprocess.run(["readelf", "-lW", ORT_LIB], text=True, capture_output=True, check=True).stdout
+    sites = []
+    for offset, address, size in re.findall(r"LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+) 0x\w+ R E", heads):
+        offset, address, size = int(offset, 16), int(address, 16), int(size, 16)
+        for m in re.finditer(b"\x0f\xa2", data[offset:offset + size]):
+            at = address + m.start()  # the bytes also occur within other instructions
+            if all(is_cpuid(at, before) for before in (40, 97, 203, 350)):
+                sites.append(offset + m.start())
+    assert sites, "no cpuid instruction found"
+    for at in sites:
+        data[at:at + 2] = b"\x0f\x0b"
+    with open(copy, "wb") as f:
+        f.write(data)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", os.path.join(HERE, "hide_avx512.c"), "-o", shim], check=True)
+    return copy, shim
+
+
 def case(name, folder):
     """Model, inputs and runs in a round."""
     if name in MODELS:
@@ -112,6 +141,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--wall", action="store_true")
     parser.add_argument("--load", action="store_true")
+    parser.add_argument("--avx2", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     ort_prepare()
@@ -121,6 +151,11 @@ def main():
         driver, clock = prepare(folder)
         if args.threads == 1 and not args.wall:
             os.environ["LD_PRELOAD"] = clock
+        library, preload = ORT_LIB, os.environ.get("LD_PRELOAD", "")
+        if args.avx2:
+            os.environ["PLUMB_CPU"] = "avx2"
+            library, shim = hold_to_avx2(folder)
+            preload = f"{shim} {preload}".strip()
         for name in (args.names or MODELS) if args.load else []:
             bench_load(name, folder, driver, args.threads, args.rounds)
         for name in [] if args.load else args.names or [*MODELS, *KERNELS]:
@@ -129,7 +164,8 @@ def main():
             ort, jit = math.inf, math.inf
             for _ in range(args.rounds):
                 flags = [part for one in inputs for part in ("--input", one)]
-                result = execute([ORT_RUN, ORT_LIB, model, "--opt", "99", "--threads", str(args.threads), "--repeat", str(runs), *flags])
+                command = ["env", f"LD_PRELOAD={preload}", ORT_RUN, library, model, "--opt", "99", "--threads", str(args.threads), "--repeat", str(runs)]
+                result = execute([*command, *flags])
                 ort = min(ort, result.get("timing", result)["best_ms"])
                 line = subprocess.run([driver, model, f"jit:threads={args.threads}", str(runs), *inputs], text=True,
                                       capture_output=True, check=True).stdout

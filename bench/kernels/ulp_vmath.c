@@ -78,14 +78,14 @@ int main(int argc, char **argv) {
                 const uint32_t bits = (uint32_t)u;
                 memcpy(&x[n], &bits, 4);
             }
-            for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+            for (int isa = 0; isa < PL_ISA_COUNT && pl_cpu_has((pl_isa)isa); isa++) {
                 map f;
                 memcpy(&f, (const char *)&pl_vmath_of((pl_isa)isa)->f32 + rows[r].off, sizeof f);
                 f(x, y[isa], n);
             }
             for (size_t i = 0; i < n; i++) {
                 const double ref = rows[r].ref((double)x[i]);
-                for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+                for (int isa = 0; isa < PL_ISA_COUNT && pl_cpu_has((pl_isa)isa); isa++) {
                     const double e = ulp_error(y[isa][i], ref);
                     if (!(e <= worst[isa])) {
                         worst[isa] = e;
@@ -97,7 +97,7 @@ int main(int argc, char **argv) {
             }
         }
         printf("%-10s", rows[r].name);
-        for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
+        for (int isa = 0; isa < PL_ISA_COUNT && pl_cpu_has((pl_isa)isa); isa++)
             printf("  %s %.3f at %a (%g)", pl_isa_name((pl_isa)isa), worst[isa], (double)at[isa],
                    (double)at[isa]);
         printf("  avx2!=avx512: %llu  base!=avx2: %llu\n", (unsigned long long)differ,

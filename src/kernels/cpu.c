@@ -22,7 +22,7 @@ typedef struct cpu_info {
 static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
 static cpu_info cpu; /* written once under cpu_once, read-only afterwards */
 
-static const char *const isa_names[PL_ISA_COUNT] = { "base", "avx2", "avx512" };
+static const char *const isa_names[PL_ISA_COUNT] = { "base", "avx2", "avx512", "neon" };
 
 #if defined(__x86_64__)
 static void cpu_read_name(void) {
@@ -81,6 +81,7 @@ static void cpu_read_x86(void) {
 #elif defined(__aarch64__) && defined(__linux__)
 /* Bits of Linux' AT_HWCAP and AT_HWCAP2 (arch/arm64/include/uapi/asm/hwcap.h). */
 static void cpu_read_arm(void) {
+    cpu.max = PL_ISA_NEON;
     const unsigned long one = getauxval(AT_HWCAP), two = getauxval(AT_HWCAP2);
     const struct {
         bool yes;
@@ -96,6 +97,12 @@ static void cpu_read_arm(void) {
 }
 #endif
 
+/* Of cpu.max; NEON is no step between the others. */
+static bool has(pl_isa isa) {
+    if (isa == PL_ISA_NEON || cpu.max == PL_ISA_NEON) return isa == PL_ISA_BASE || isa == cpu.max;
+    return isa <= cpu.max;
+}
+
 static void cpu_read(void) {
     strcpy(cpu.name, "unknown CPU");
 #if defined(__x86_64__)
@@ -106,7 +113,7 @@ static void cpu_read(void) {
     cpu.used = cpu.max;
     const char *wish = getenv("PLUMB_CPU");
     for (int i = 0; wish != NULL && i < PL_ISA_COUNT; i++)
-        if (strcmp(wish, isa_names[i]) == 0 && (pl_isa)i < cpu.max) cpu.used = (pl_isa)i;
+        if (strcmp(wish, isa_names[i]) == 0 && has((pl_isa)i)) cpu.used = (pl_isa)i;
 }
 
 static const cpu_info *cpu_get(void) {
@@ -119,6 +126,9 @@ pl_isa pl_cpu_isa(void) {
 }
 pl_isa pl_cpu_isa_max(void) {
     return cpu_get()->max;
+}
+bool pl_cpu_has(pl_isa isa) {
+    return (unsigned)isa < PL_ISA_COUNT && (cpu_get(), has(isa));
 }
 bool pl_cpu_multiplies_bf16(void) {
     return cpu_get()->bf16 && cpu_get()->used == PL_ISA_AVX512;

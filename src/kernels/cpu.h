@@ -1,7 +1,7 @@
 /* Which instruction set our own kernels use, detected once for the whole process.
  *
- * PLUMB_CPU=base|avx2|avx512 in the environment limits it. It can only lower it: a set that the CPU
- * or the operating system does not support is never used. Thread-safe. */
+ * PLUMB_CPU=base|avx2|avx512, on ARM64 base|neon, in the environment limits it. It can only lower
+ * it: a set that the CPU or the operating system does not support is never used. Thread-safe. */
 #ifndef PL_CPU_H
 #define PL_CPU_H
 
@@ -13,19 +13,23 @@ typedef enum pl_isa {
     PL_ISA_BASE = 0, /* x86-64 baseline (SSE2), or plain C elsewhere */
     PL_ISA_AVX2,     /* AVX2, FMA, F16C */
     PL_ISA_AVX512,   /* AVX-512 F, BW, DQ, VL, and all of AVX2 */
+    PL_ISA_NEON,     /* ARM64: fused products; base has none */
     PL_ISA_COUNT
 } pl_isa;
 
-/* NAME_base, NAME_avx2 or NAME_avx512: the version compiled for an instruction set. */
+/* NAME_base, NAME_avx2, NAME_avx512 or NAME_neon: the version compiled for an instruction set. */
 #if defined(__x86_64__)
 #define PL_TABLE_OF(isa, name)                                                                     \
     ((isa) == PL_ISA_AVX512 ? &name##_avx512 : (isa) == PL_ISA_AVX2 ? &name##_avx2 : &name##_base)
+#elif defined(__aarch64__)
+#define PL_TABLE_OF(isa, name) ((isa) == PL_ISA_NEON ? &name##_neon : &name##_base)
 #else
 #define PL_TABLE_OF(isa, name) ((void)(isa), &name##_base)
 #endif
 
 pl_isa pl_cpu_isa(void);           /* the one in use */
-pl_isa pl_cpu_isa_max(void);       /* what the machine supports, ignoring PLUMB_CPU */
+pl_isa pl_cpu_isa_max(void);       /* the best that the machine supports, ignoring PLUMB_CPU */
+bool pl_cpu_has(pl_isa isa);       /* does the machine support it? */
 bool pl_cpu_multiplies_bf16(void); /* AVX-512 is in use, and the CPU has AVX512_BF16 */
 const char *pl_isa_name(pl_isa isa);
 /* CPU features that change the results of runtimes, ignoring PLUMB_CPU. X(NAME, "name"); the bit is

@@ -7,7 +7,7 @@ const pl_metric_kernels *pl_metric_kernels_of(int set) {
     if (set == PL_METRIC_SETS - 1)
         return pl_cpu_multiplies_bf16() ? &pl_metric_table_avx512_bf16 : NULL;
 #endif
-    if (set < 0 || set > (int)pl_cpu_isa_max()) return NULL;
+    if (set < 0 || !pl_cpu_has((pl_isa)set)) return NULL;
     return PL_TABLE_OF((pl_isa)set, pl_metric_table);
 }
 

@@ -65,7 +65,7 @@ static void wish_undo(wish *w) {
 static const char *core_type(void) {
     if (pl_cpu_isa() == PL_ISA_AVX512) return "SkylakeX";
     if (pl_cpu_isa() == PL_ISA_AVX2) return "Haswell";
-    return pl_cpu_isa_max() == PL_ISA_BASE ? NULL : "Prescott";
+    return pl_cpu_has(PL_ISA_AVX2) ? "Prescott" : NULL;
 }
 
 static pl_status lib_load(pl_err *err) {

@@ -121,6 +121,7 @@ static int isa_wanted(void) {
     case PL_ISA_AVX512: return ISA_AVX512_BF16;
     case PL_ISA_AVX2: return ISA_AVX2;
     case PL_ISA_BASE:
+    case PL_ISA_NEON:
     case PL_ISA_COUNT: break;
     }
     return ISA_SSE41;

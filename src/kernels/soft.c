@@ -117,7 +117,7 @@ double pl_soft_log1p(double x) {
 double pl_soft_asinh(double x) {
     const double a = fabs(x);
     if (isinf(x)) return x;
-    return copysign(pl_soft_log1p(a + a * a / (1 + sqrt(1 + a * a))), x);
+    return copysign(pl_soft_log1p(a + x * x / (1 + sqrt(1 + x * x))), x);
 }
 
 double pl_soft_acosh(double x) {

@@ -4,7 +4,7 @@
 #include "kernels/simd/vmath_table.h"
 
 const pl_vmath *pl_vmath_of(pl_isa isa) {
-    return isa > pl_cpu_isa_max() ? NULL : PL_TABLE_OF(isa, pl_vmath_table);
+    return pl_cpu_has(isa) ? PL_TABLE_OF(isa, pl_vmath_table) : NULL;
 }
 
 const pl_vmath *pl_vmath_get(void) {

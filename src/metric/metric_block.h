@@ -15,7 +15,7 @@
 
 enum {
     PL_METRIC_BLOCK = 16384, /* elements; fixed, so that results do not depend on threads */
-    PL_METRIC_SETS = 4       /* sets of kernels */
+    PL_METRIC_SETS = 5       /* sets of kernels */
 };
 
 typedef struct pl_metric_block {

@@ -571,6 +571,7 @@ pl_status jit_emit(jit_program *program, jit_plan *plan, pl_err *err) {
                   .symbolic = program->options->symbolic,
                   .lanes = pl_cpu_isa() == PL_ISA_AVX512 ? 16
                            : pl_cpu_isa() == PL_ISA_AVX2 ? 8
+                           : pl_cpu_isa() == PL_ISA_NEON ? 4
                                                          : 0,
                   .algebra = jit_pass_on(program, JIT_PASS_ALGEBRA),
                   .out = &plan->text };

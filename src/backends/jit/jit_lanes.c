@@ -1,4 +1,4 @@
-/* A stage of a row on vectors of 16 floats (AVX-512) or 8 (AVX2), written out.
+/* A stage of a row on vectors of 16 floats (AVX-512), 8 (AVX2) or 4 (NEON), written out.
  *
  * gcc's vectoriser needs two instructions for a clamp and does not use vscalefps: softmax and silu
  * take a quarter longer. Stages that are not all f32 with unit stride are left to it (jit_emit.c).
@@ -211,7 +211,7 @@ static int copies_of(const printer *p, int stage) {
         if (in->kind != GEN_EXPR || !in->varies || in->stage != stage || in->gone) continue;
         dear += strstr(in->expr, "px_") != NULL || strchr(in->expr, '/') != NULL;
     }
-    if (p->lanes == 8) return dear >= 2 ? 8 : 1;
+    if (p->lanes < 16) return dear >= 2 ? 8 : 1;
     return dear >= 4 ? 8 : dear >= 2 ? 4 : 1;
 }
 

@@ -1,7 +1,8 @@
 /* The maths of floats in emitted code, once for both kinds of value: one float, around which the
- * compiler vectorises, and a vector of 16 or 8 (jit_lanes.c, jit_maths_avx2.c). Polynomials are
- * those of src/kernels/simd/vfun_f32.h; tests compare the two. $T is the type, $S its suffix, $I
- * and $U integers of the same width. A loop is emitted in one kind for all of its elements. */
+ * compiler vectorises, and a vector of 16, 8 or 4 (jit_lanes.c, jit_maths_avx2.c,
+ * jit_maths_neon.c). Polynomials are those of src/kernels/simd/vfun_f32.h; tests compare the two.
+ * $T is the type, $S its suffix, $I and $U integers of the same width. A loop is emitted in one
+ * kind for all of its elements. */
 #include <string.h>
 
 #include "backends/jit/jit_print.h"
@@ -81,7 +82,7 @@ static const char *const of_sixteen[] = {
     "#endif\n",
     "#define pv_rest(n) ((pm)((1u << (n)) - 1))\n",
     "#define pm_any(k) ((k) != 0)\n",
-    "#define PV_HALVE(op, a) a = op(a, pv_turn(a, 8));\n",
+    "#define PV_HALVE(op, a) a = op(a, pv_turn(a, 8)); a = op(a, pv_turn(a, 4));\n",
     NULL,
 };
 
@@ -92,7 +93,6 @@ static const char *const of_lanes[] = {
     "#define PV_ALL(name, op) \\\n",
     "    PX float pv_##name##_all(pv a) { \\\n",
     "        PV_HALVE(op, a) \\\n",
-    "        a = op(a, pv_turn(a, 4)); \\\n",
     "        a = op(a, pv_turn(a, 2)); \\\n",
     "        return op(a, pv_turn(a, 1))[0]; \\\n",
     "    } \\\n",
@@ -361,11 +361,15 @@ static void put_lines(pl_buf *out, const char *const *lines, const struct kind *
 void jit_put_maths(pl_buf *out, int lanes) {
     const struct kind *kind = &kinds[lanes > 1];
     if (lanes > 1) {
-        put_lines(out, lanes == 16 ? of_sixteen : jit_lanes_avx2, kind);
+        put_lines(out,
+                  lanes == 16  ? of_sixteen
+                  : lanes == 8 ? jit_lanes_avx2
+                               : jit_lanes_neon,
+                  kind);
     }
     put_lines(out, lanes > 1 ? of_lanes : of_float, kind);
     put_lines(out, of_both, kind);
-    put_lines(out, lanes == 16 ? exp_of_sixteen : lanes == 8 ? jit_exp_avx2 : exp_of_float, kind);
+    put_lines(out, lanes == 16 ? exp_of_sixteen : lanes > 1 ? jit_exp_avx2 : exp_of_float, kind);
     put_lines(out, more_of_both, kind);
 }
 

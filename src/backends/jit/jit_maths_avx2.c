@@ -62,7 +62,7 @@ const char *const jit_lanes_avx2[] = {
     "}\n",
     "#define pv_store_some(at, k, n, v) pv_store_n(at, n, v)\n",
     "#define pv_rest(n) ((pvi){ 0, 1, 2, 3, 4, 5, 6, 7 } < (int32_t)(n))\n",
-    "#define PV_HALVE(op, a)\n",
+    "#define PV_HALVE(op, a) a = op(a, pv_turn(a, 4));\n",
     /* n is a whole number or NaN */
     "PX pv px_scale_v(pv x, pv n) {\n",
     "    const pvi i = (pvi)((pvu)(n + 0x1.8p23f) - 0x4b400000u), half = i >> 1;\n",
@@ -71,7 +71,7 @@ const char *const jit_lanes_avx2[] = {
     NULL,
 };
 
-/* Like the scalar form (jit_maths.c), except sigmoid and 1 + e^x, which are those of 16 lanes. */
+/* For NEON too. Like the scalar form (jit_maths.c), except sigmoid and 1 + e^x, which are those of 16 lanes. */
 const char *const jit_exp_avx2[] = {
     /* e^r - 1, the polynomial of px_exp_poly with a shorter chain of dependent steps */
     "PX pv pv_exp_poly(pv r) {\n",

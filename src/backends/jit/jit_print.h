@@ -7,7 +7,7 @@
 typedef struct printer {
     jit_plan *plan;
     bool symbolic;
-    int lanes; /* floats per vector, 16 or 8; 0: the compiler vectorises */
+    int lanes; /* floats per vector, 16, 8 or 4; 0: the compiler vectorises */
     bool algebra;
     pl_buf *out;
     const gen *g;
@@ -35,7 +35,7 @@ pl_status jit_algebra(gen *g, int stage, pl_err *err);
 void jit_put_maths(pl_buf *out, int lanes);     /* 1: scalar */
 bool jit_maths_has(const char *name, size_t n); /* for lanes: "px_exp_" */
 
-/* jit_maths_avx2.c: lines, NULL-terminated */
-extern const char *const jit_lanes_avx2[], *const jit_exp_avx2[];
+/* jit_maths_avx2.c, jit_maths_neon.c: lines, NULL-terminated */
+extern const char *const jit_lanes_avx2[], *const jit_exp_avx2[], *const jit_lanes_neon[];
 
 #endif

@@ -9,7 +9,8 @@
 
 #include "base/alloc.h"
 #include "base/size.h"
-#include "kernels/gemm/gemm_int.h"
+#include "kernels/cpu.h"
+#include "kernels/gemm/gemm_i8_int.h"
 #include "kernels/provider.h"
 
 enum { KC = 1024, STRIP_COLS = 128 }; /* k per block (even), columns */
@@ -132,6 +133,17 @@ static pl_status check_zero(const char *name, const pl_gemm_i8_zero *z, bool is_
     return PL_OK;
 }
 
+/* Sums of four products of bytes: only where the CPU has them, and PLUMB_CPU allows them. */
+static const pl_gemm_dot *dot_of(const pl_gemm_table *t) {
+    return pl_cpu_features() >> PL_CPU_DOTPROD & 1 ? t->dot : NULL;
+}
+
+static bool dot_run(pl_pool *pool, const i8_job *j) {
+    const pl_i8_product p = { j->s,      j->a,      j->b,      j->a_signed, j->b_signed,
+                              j->a_zero, j->b_zero, j->a_step, j->b_step,   j->c };
+    return pl_gemm_i8_dot(pool, dot_of(j->t), &p);
+}
+
 pl_status pl_gemm_i8(pl_pool *pool, const pl_gemm_shape *shape, const void *a, bool a_signed,
                      pl_gemm_i8_zero a_zero, const void *b, bool b_signed, pl_gemm_i8_zero b_zero,
                      pl_i32 *c, pl_err *err) {
@@ -167,7 +179,11 @@ pl_status pl_gemm_i8(pl_pool *pool, const pl_gemm_shape *shape, const void *a, b
                 memset(j.c + i * s.ldc, 0, (size_t)s.n * 4);
             continue;
         }
-        pl_pool_for(pool, j.strips * groups, 1, strip_range, &j);
+        if (dot_of(j.t) == NULL) {
+            pl_pool_for(pool, j.strips * groups, 1, strip_range, &j);
+        } else if (!dot_run(pool, &j)) {
+            atomic_store(&j.failed, true);
+        }
         if (atomic_load(&j.failed)) return pl_fail_memory(err, (size_t)STRIP_COLS * KC * 2);
     }
     return PL_OK;

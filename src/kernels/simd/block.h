@@ -8,7 +8,7 @@
 static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
 #if PL_SIMD_AVX512
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1u), (__m512)v);
-#elif PL_SIMD_FMA /* masked stores are slow on AMD */
+#elif PL_SIMD_AVX2 /* masked stores are slow on AMD */
     if (n == PL_VF) {
         pl_vf_store(p, v);
         return;
@@ -30,6 +30,21 @@ static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
         const float one = _mm_cvtss_f32(part);
         memcpy(p, &one, sizeof one);
     }
+#elif PL_SIMD_NEON
+    if (n == PL_VF) {
+        pl_vf_store(p, v);
+        return;
+    }
+    float32x2_t part = vget_low_f32((float32x4_t)v);
+    if ((n & 2) != 0) {
+        memcpy(p, &part, sizeof part);
+        part = vget_high_f32((float32x4_t)v);
+        p += 2;
+    }
+    if ((n & 1) != 0) {
+        const float one = vget_lane_f32(part, 0);
+        memcpy(p, &one, sizeof one);
+    }
 #else
     if (n == PL_VF)
         pl_vf_store(p, v);
@@ -40,7 +55,7 @@ static inline void f32_store_n(pl_f32 *p, pl_vf v, int64_t n) {
 static inline void f64_store_n(pl_f64 *p, pl_vd v, int64_t n) {
 #if PL_SIMD_AVX512
     _mm512_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m512d)v);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     if (n == PL_VD) {
         pl_vd_store(p, v);
         return;

@@ -9,7 +9,7 @@
 static inline pl_vf f32_even(pl_vf a, pl_vf b) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
 }
-#elif !PL_SIMD_FMA
+#elif !PL_SIMD_AVX2
 static inline pl_vf f32_even(pl_vf a, pl_vf b) {
     return __builtin_shufflevector(a, b, 0, 2, 4, 6);
 }
@@ -17,7 +17,7 @@ static inline pl_vf f32_even(pl_vf a, pl_vf b) {
 static inline pl_vd f64_even(pl_vd a, pl_vd b) {
 #if PL_SIMD_AVX512
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return __builtin_shufflevector(a, b, 0, 2, 4, 6);
 #else
     return __builtin_shufflevector(a, b, 0, 2);
@@ -26,7 +26,7 @@ static inline pl_vd f64_even(pl_vd a, pl_vd b) {
 
 /* Loads elements 0, 2, …; reads one beyond the last. */
 static inline pl_vf f32_load_twice(const pl_f32 *p) {
-#if PL_SIMD_FMA && !PL_SIMD_AVX512 /* no shuffle across the halves */
+#if PL_SIMD_AVX2 /* no shuffle across the halves */
     const __m128 a = _mm_loadu_ps((const float *)p), b = _mm_loadu_ps((const float *)p + 4);
     const __m128 c = _mm_loadu_ps((const float *)p + 8), d = _mm_loadu_ps((const float *)p + 12);
     const __m256 ac = _mm256_insertf128_ps(_mm256_castps128_ps256(a), c, 1);
@@ -45,7 +45,7 @@ static inline pl_vf f32_load_even(const pl_f32 *p) {
     const pl_vf a = pl_vf_load(p), b = pl_vf_load(p + PL_VF - 1);
 #if PL_SIMD_AVX512
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15);
 #else
     return __builtin_shufflevector(a, b, 0, 2, 5, 7);
@@ -55,7 +55,7 @@ static inline pl_vd f64_load_even(const pl_f64 *p) {
     const pl_vd a = pl_vd_load(p), b = pl_vd_load(p + PL_VD - 1);
 #if PL_SIMD_AVX512
     return __builtin_shufflevector(a, b, 0, 2, 4, 6, 9, 11, 13, 15);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return __builtin_shufflevector(a, b, 0, 2, 5, 7);
 #else
     return __builtin_shufflevector(a, b, 0, 3);
@@ -127,7 +127,7 @@ static inline void f32_half_store_n(pl_f32 *p, f32_half v, int64_t n) {
 static inline void f64_half_store_n(pl_f64 *p, f64_half v, int64_t n) {
     _mm256_mask_storeu_pd(p, (__mmask8)((1u << n) - 1u), (__m256d)v);
 }
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
 typedef __m256i f32_mask, f64_mask;
 static inline pl_vf f32_load_masked(f32_mask m, const void *p) {
     return (pl_vf)_mm256_maskload_ps(p, m);

@@ -88,5 +88,6 @@ typedef struct pl_conv_table {
 } pl_conv_table;
 
 extern const pl_conv_table pl_conv_table_base, pl_conv_table_avx2, pl_conv_table_avx512;
+extern const pl_conv_table pl_conv_table_neon;
 
 #endif

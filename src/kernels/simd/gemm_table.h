@@ -32,6 +32,15 @@ PL_TILE(float, pl_f32, f32)
 PL_TILE(double, pl_f64, f64)
 #undef PL_TILE
 
+/* Integers as signed bytes, k in fours: a[(k/4) * rows * 4 + i * 4 + k%4], b[(k/4) * nr * 4 + j * 4
+ * + k%4]. C = or += the products, wrapping. */
+enum { PL_GEMM_DOT_ROWS_MAX = 8 };
+typedef struct pl_gemm_dot {
+    int64_t mr, nr;
+    void (*tile)(int64_t k_fours, const int8_t *a, const int8_t *b, pl_i32 *c, int64_t ldc,
+                 int64_t rows, int64_t cols, bool add);
+} pl_gemm_dot;
+
 typedef struct pl_gemm_table {
     int64_t chunk_cols; /* panels of B that a panel of A meets in a row, at most */
     int64_t chunk_rows; /* panels of A that meet the same panels of B, at most */
@@ -65,9 +74,11 @@ typedef struct pl_gemm_table {
     int64_t mr_i16, nr_i16;
     void (*tile_i16)(int64_t k_pairs, const int16_t *a, const int16_t *b, pl_i32 *c, int64_t ldc,
                      int64_t rows, int64_t cols, bool add);
+    const pl_gemm_dot *dot; /* for a CPU with PL_CPU_DOTPROD only; or NULL */
     void (*widen_i8)(const void *x, bool is_signed, int16_t zero, int64_t n, int16_t *y);
 } pl_gemm_table;
 
 extern const pl_gemm_table pl_gemm_table_base, pl_gemm_table_avx2, pl_gemm_table_avx512;
+extern const pl_gemm_table pl_gemm_table_neon;
 
 #endif

@@ -1,11 +1,30 @@
-/* Blocks of half-width floats. F16C and the portable form give the same bits, also for NaN: made
- * quiet, with sign and upper payload kept. */
+/* Blocks of half-width floats. F16C, NEON and the portable form give the same bits, also for NaN:
+ * made quiet, with sign and upper payload kept. */
 #ifndef PL_HALF_H
 #define PL_HALF_H
 
 #include "kernels/simd/simd.h"
 
-#if PL_SIMD_FMA && defined(__F16C__)
+#if PL_SIMD_NEON
+static inline void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
+    for (size_t i = 0; i < n; i += 4) {
+        const size_t m = n - i < 4 ? n - i : 4;
+        float16x4_t h = vdup_n_f16(0);
+        memcpy(&h, x + i, m * 2);
+        const float32x4_t v = vcvt_f32_f16(h);
+        memcpy(y + i, &v, m * 4);
+    }
+}
+static inline void f32_to_f16(const pl_f32 *x, pl_u16 *y, size_t n) {
+    for (size_t i = 0; i < n; i += 4) {
+        const size_t m = n - i < 4 ? n - i : 4;
+        float32x4_t v = vdupq_n_f32(0);
+        memcpy(&v, x + i, m * 4);
+        const float16x4_t h = vcvt_f16_f32(v);
+        memcpy(y + i, &h, m * 2);
+    }
+}
+#elif PL_SIMD_FMA && defined(__F16C__)
 static inline void f16_to_f32(const pl_u16 *x, pl_f32 *y, size_t n) {
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {

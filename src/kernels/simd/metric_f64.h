@@ -46,7 +46,7 @@ INLINE pl_vd vd_min_abs(pl_vd low, pl_vd x) {
     return pl_vd_lt(low, pl_vd_abs(x), low, pl_vd_abs(x));
 }
 INLINE bool vw_any_bit(pl_vw v, uint64_t bits) {
-#if PL_SIMD_FMA
+#if PL_SIMD_AVX2
     return !_mm256_testz_si256((__m256i)v, _mm256_set1_epi64x((int64_t)bits));
 #else
     return ((v[0] | v[1]) & bits) != 0;

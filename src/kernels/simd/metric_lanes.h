@@ -94,7 +94,7 @@ static inline vm_d vd_and(vm_d x, vm_d y) {
 static inline pl_vd vd_drop(vm_d m, pl_vd v) {
     return (pl_vd)(~m & (pl_vl)v);
 }
-#if PL_SIMD_FMA
+#if PL_SIMD_AVX2
 static inline int vf_count(vm_f m) {
     return __builtin_popcount((unsigned)_mm256_movemask_ps((__m256)m));
 }
@@ -118,6 +118,31 @@ static inline pl_vi vi_max(pl_vi a, pl_vi b) {
 }
 static inline pl_vi vi_min(pl_vi a, pl_vi b) {
     return (pl_vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
+#elif PL_SIMD_NEON
+static inline int vf_count(vm_f m) {
+    return -(int)vaddvq_s32((int32x4_t)m);
+}
+static inline int vd_count(vm_d m) {
+    return -(int)vaddvq_s64((int64x2_t)m);
+}
+static inline pl_vf vf_max(pl_vf a, pl_vf b) {
+    return (pl_vf)vmaxq_f32((float32x4_t)a, (float32x4_t)b);
+}
+static inline pl_vd vd_max(pl_vd a, pl_vd b) {
+    return (pl_vd)vmaxq_f64((float64x2_t)a, (float64x2_t)b);
+}
+static inline pl_vu vu_max(pl_vu a, pl_vu b) {
+    return (pl_vu)vmaxq_u32((uint32x4_t)a, (uint32x4_t)b);
+}
+static inline pl_vu vu_min(pl_vu a, pl_vu b) {
+    return (pl_vu)vminq_u32((uint32x4_t)a, (uint32x4_t)b);
+}
+static inline pl_vi vi_max(pl_vi a, pl_vi b) {
+    return (pl_vi)vmaxq_s32((int32x4_t)a, (int32x4_t)b);
+}
+static inline pl_vi vi_min(pl_vi a, pl_vi b) {
+    return (pl_vi)vminq_s32((int32x4_t)a, (int32x4_t)b);
 }
 #else
 static inline int vf_count(vm_f m) {
@@ -178,8 +203,10 @@ static inline pl_vu vu_ulp(pl_vu sign, pl_vu x, pl_vu y) {
 static inline bool vu_any_bit(pl_vu v, uint32_t bits) { /* in any lane */
 #if PL_SIMD_AVX512
     return _mm512_test_epi32_mask((__m512i)v, _mm512_set1_epi32((int)bits)) != 0;
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return !_mm256_testz_si256((__m256i)v, _mm256_set1_epi32((int)bits));
+#elif PL_SIMD_NEON
+    return vmaxvq_u32((uint32x4_t)(v & bits)) != 0;
 #else
     return ((v[0] | v[1] | v[2] | v[3]) & bits) != 0;
 #endif
@@ -187,9 +214,11 @@ static inline bool vu_any_bit(pl_vu v, uint32_t bits) { /* in any lane */
 static inline bool vu_any_le(pl_vu a, pl_vu b) { /* both below 2^31 */
 #if PL_SIMD_AVX512
     return _mm512_cmple_epu32_mask((__m512i)a, (__m512i)b) != 0;
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     const __m256i above = _mm256_cmpgt_epi32((__m256i)a, (__m256i)b);
     return !_mm256_testc_si256(above, _mm256_set1_epi32(-1));
+#elif PL_SIMD_NEON
+    return vmaxvq_u32((uint32x4_t)(a <= b)) != 0;
 #else
     const pl_vu m = (pl_vu)(a <= b);
     return (m[0] | m[1] | m[2] | m[3]) != 0;
@@ -266,7 +295,7 @@ static inline pl_vd vd_low(pl_vf v) {
 static inline pl_vd vd_high(pl_vf v) {
     return (pl_vd)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)v, 1));
 }
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
 static inline pl_vd vd_load_f32(const void *p) {
     return (pl_vd)_mm256_cvtps_pd(_mm_loadu_ps(p));
 }
@@ -275,6 +304,16 @@ static inline pl_vd vd_low(pl_vf v) {
 }
 static inline pl_vd vd_high(pl_vf v) {
     return (pl_vd)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)v, 1));
+}
+#elif PL_SIMD_NEON
+static inline pl_vd vd_load_f32(const void *p) {
+    return pl_vd_load_f32(p);
+}
+static inline pl_vd vd_low(pl_vf v) {
+    return (pl_vd)vcvt_f64_f32(vget_low_f32((float32x4_t)v));
+}
+static inline pl_vd vd_high(pl_vf v) {
+    return (pl_vd)vcvt_high_f64_f32((float32x4_t)v);
 }
 #else
 static inline pl_vd vd_load_f32(const void *p) {
@@ -298,10 +337,13 @@ static inline pl_vd vd_fold(pl_vf v) {
     const __m512 x = (__m512)v;
     const __m256 sum = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));
     return (pl_vd)_mm512_cvtps_pd(sum);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     const __m256 x = (__m256)v;
     const __m128 sum = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     return (pl_vd)_mm256_cvtps_pd(sum);
+#elif PL_SIMD_NEON
+    const float32x4_t x = (float32x4_t)v;
+    return (pl_vd)vcvt_f64_f32(vadd_f32(vget_low_f32(x), vget_high_f32(x)));
 #else
     const float sum[PL_VD] = { v[0] + v[2], v[1] + v[3] };
     return pl_vd_load_f32(sum);
@@ -325,7 +367,7 @@ static inline pl_vf vf_load_i8(const void *p) {
 static inline pl_vf vf_load_u8(const void *p) {
     return (pl_vf)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
 }
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
 static inline pl_vf vf_load_f16(const void *p) {
     return (pl_vf)_mm256_cvtph_ps(_mm_loadu_si128(p));
 }
@@ -340,6 +382,33 @@ static inline pl_vf vf_load_i8(const void *p) {
 }
 static inline pl_vf vf_load_u8(const void *p) {
     return (pl_vf)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)));
+}
+#elif PL_SIMD_NEON
+static inline uint16x4_t load_four_u16(const void *p) {
+    uint16x4_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+static inline uint8x8_t load_four_u8(const void *p) {
+    uint32_t four;
+    memcpy(&four, p, sizeof four);
+    return vcreate_u8(four);
+}
+static inline pl_vf vf_load_f16(const void *p) {
+    return (pl_vf)vcvt_f32_f16(vreinterpret_f16_u16(load_four_u16(p)));
+}
+static inline pl_vi vi_load_i16(const void *p) {
+    return (pl_vi)vmovl_s16(vreinterpret_s16_u16(load_four_u16(p)));
+}
+static inline pl_vf vf_load_bf16(const void *p) {
+    return (pl_vf)vshll_n_u16(load_four_u16(p), 16);
+}
+static inline pl_vf vf_load_i8(const void *p) {
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_u8(load_four_u8(p)));
+    return (pl_vf)vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
+}
+static inline pl_vf vf_load_u8(const void *p) {
+    return (pl_vf)vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(load_four_u8(p)))));
 }
 #else
 static inline pl_vf vf_load_f16(const void *p) {

@@ -5,6 +5,7 @@
 #include "metric/metric_block.h"
 
 extern const pl_metric_kernels pl_metric_table_base, pl_metric_table_avx2, pl_metric_table_avx512;
+extern const pl_metric_kernels pl_metric_table_neon;
 extern const pl_metric_kernels pl_metric_table_avx512_bf16; /* also needs AVX512_BF16 */
 
 #endif

@@ -1,8 +1,8 @@
 /* Shared by the files of this folder: native-width vectors, and operations that GNU vector types
  * lack in C. Every .c here is compiled once for each instruction set with -DPL_ISA=base|avx2|
- * avx512 and that set's -m flags; external names go through PL_SIMD.
+ * avx512|neon and that set's flags; external names go through PL_SIMD.
  *
- * Intrinsics appear only here and only for avx2 and avx512; base is portable C. */
+ * Intrinsics appear only here and only for avx2, avx512 and neon; base is portable C. */
 #ifndef PL_SIMD_H
 #define PL_SIMD_H
 
@@ -15,16 +15,29 @@
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__FMA__)
 #define PL_SIMD_AVX512 1
-#define PL_SIMD_FMA 1
-#define PL_VB 64 /* bytes of a vector */
+#define PL_SIMD_AVX2 0
+#define PL_SIMD_NEON 0
+#define PL_SIMD_FMA 1 /* a fused multiply-add */
+#define PL_VB 64      /* bytes of a vector */
 #include <immintrin.h>
 #elif defined(__AVX2__) && defined(__FMA__)
 #define PL_SIMD_AVX512 0
+#define PL_SIMD_AVX2 1
+#define PL_SIMD_NEON 0
 #define PL_SIMD_FMA 1
 #define PL_VB 32
 #include <immintrin.h>
+#elif defined(PL_WANT_NEON) /* every ARM64 has it; base is the same C without fused products */
+#define PL_SIMD_AVX512 0
+#define PL_SIMD_AVX2 0
+#define PL_SIMD_NEON 1
+#define PL_SIMD_FMA 1
+#define PL_VB 16
+#include <arm_neon.h>
 #else
 #define PL_SIMD_AVX512 0
+#define PL_SIMD_AVX2 0
+#define PL_SIMD_NEON 0
 #define PL_SIMD_FMA 0
 #define PL_VB 16
 #endif
@@ -78,8 +91,10 @@ static inline void pl_vd_store_f32(void *p, pl_vd v) {
 static inline pl_vf pl_vf_set(float s) {
 #if PL_SIMD_AVX512
     return (pl_vf)_mm512_set1_ps(s);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vf)_mm256_set1_ps(s);
+#elif PL_SIMD_NEON
+    return (pl_vf)vdupq_n_f32(s);
 #else
     return (pl_vf){ s, s, s, s };
 #endif
@@ -87,8 +102,10 @@ static inline pl_vf pl_vf_set(float s) {
 static inline pl_vd pl_vd_set(double s) {
 #if PL_SIMD_AVX512
     return (pl_vd)_mm512_set1_pd(s);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vd)_mm256_set1_pd(s);
+#elif PL_SIMD_NEON
+    return (pl_vd)vdupq_n_f64(s);
 #else
     return (pl_vd){ s, s };
 #endif
@@ -99,8 +116,10 @@ static inline pl_vd pl_vd_set(double s) {
 static inline pl_vf pl_vf_fma(pl_vf a, pl_vf b, pl_vf c) {
 #if PL_SIMD_AVX512
     return (pl_vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif PL_SIMD_NEON
+    return (pl_vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else
     const pl_vd2 p = __builtin_convertvector(a, pl_vd2) * __builtin_convertvector(b, pl_vd2);
     return __builtin_convertvector(p + __builtin_convertvector(c, pl_vd2), pl_vf);
@@ -119,8 +138,10 @@ static inline pl_vf pl_vf_mac(pl_vf a, pl_vf b, pl_vf c) {
 static inline pl_vd pl_vd_mac(pl_vd a, pl_vd b, pl_vd c) {
 #if PL_SIMD_AVX512
     return (pl_vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif PL_SIMD_NEON
+    return (pl_vd)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
 #else
     return a * b + c;
 #endif
@@ -131,8 +152,10 @@ static inline pl_vf pl_vf_lt(pl_vf a, pl_vf b, pl_vf x, pl_vf y) {
 #if PL_SIMD_AVX512
     const __mmask16 m = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ);
     return (pl_vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vf)_mm256_blendv_ps((__m256)y, (__m256)x, (__m256)(a < b));
+#elif PL_SIMD_NEON
+    return (pl_vf)vbslq_f32((uint32x4_t)(a < b), (float32x4_t)x, (float32x4_t)y);
 #else
     const pl_vi m = a < b;
     return (pl_vf)((m & (pl_vi)x) | (~m & (pl_vi)y));
@@ -142,8 +165,10 @@ static inline pl_vf pl_vf_eq(pl_vf a, pl_vf b, pl_vf x, pl_vf y) {
 #if PL_SIMD_AVX512
     const __mmask16 m = _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ);
     return (pl_vf)_mm512_mask_blend_ps(m, (__m512)y, (__m512)x);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vf)_mm256_blendv_ps((__m256)y, (__m256)x, (__m256)(a == b));
+#elif PL_SIMD_NEON
+    return (pl_vf)vbslq_f32((uint32x4_t)(a == b), (float32x4_t)x, (float32x4_t)y);
 #else
     const pl_vi m = a == b;
     return (pl_vf)((m & (pl_vi)x) | (~m & (pl_vi)y));
@@ -153,8 +178,10 @@ static inline pl_vd pl_vd_lt(pl_vd a, pl_vd b, pl_vd x, pl_vd y) {
 #if PL_SIMD_AVX512
     const __mmask8 m = _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_LT_OQ);
     return (pl_vd)_mm512_mask_blend_pd(m, (__m512d)y, (__m512d)x);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vd)_mm256_blendv_pd((__m256d)y, (__m256d)x, (__m256d)(a < b));
+#elif PL_SIMD_NEON
+    return (pl_vd)vbslq_f64((uint64x2_t)(a < b), (float64x2_t)x, (float64x2_t)y);
 #else
     const pl_vl m = a < b;
     return (pl_vd)((m & (pl_vl)x) | (~m & (pl_vl)y));
@@ -164,8 +191,10 @@ static inline pl_vd pl_vd_eq(pl_vd a, pl_vd b, pl_vd x, pl_vd y) {
 #if PL_SIMD_AVX512
     const __mmask8 m = _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, _CMP_EQ_OQ);
     return (pl_vd)_mm512_mask_blend_pd(m, (__m512d)y, (__m512d)x);
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     return (pl_vd)_mm256_blendv_pd((__m256d)y, (__m256d)x, (__m256d)(a == b));
+#elif PL_SIMD_NEON
+    return (pl_vd)vbslq_f64((uint64x2_t)(a == b), (float64x2_t)x, (float64x2_t)y);
 #else
     const pl_vl m = a == b;
     return (pl_vd)((m & (pl_vl)x) | (~m & (pl_vl)y));

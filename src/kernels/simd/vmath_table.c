@@ -22,8 +22,10 @@
 const pl_vmath PL_SIMD(pl_vmath_table) = {
 #if PL_SIMD_AVX512
     .isa = PL_ISA_AVX512,
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
     .isa = PL_ISA_AVX2,
+#elif PL_SIMD_NEON
+    .isa = PL_ISA_NEON,
 #else
     .isa = PL_ISA_BASE,
 #endif

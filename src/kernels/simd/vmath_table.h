@@ -5,5 +5,6 @@
 #include "kernels/vmath.h"
 
 extern const pl_vmath pl_vmath_table_base, pl_vmath_table_avx2, pl_vmath_table_avx512;
+extern const pl_vmath pl_vmath_table_neon;
 
 #endif

@@ -174,7 +174,7 @@ static void output_rows(const pl_winograd_rows *g, const float *m, float bias, p
         }
     }
 }
-#elif PL_SIMD_FMA
+#elif PL_SIMD_AVX2
 /* Eight tiles at a time, in the same order as `input` and `output`. If a row has more, its last
  * group ends at the row's end, so some tiles are computed twice. */
 enum { STAGE_MAX = 4096 };

@@ -33,5 +33,6 @@ typedef struct pl_winograd_table {
 
 extern const pl_winograd_table pl_winograd_table_base, pl_winograd_table_avx2,
     pl_winograd_table_avx512;
+extern const pl_winograd_table pl_winograd_table_neon;
 
 #endif

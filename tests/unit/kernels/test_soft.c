@@ -15,20 +15,16 @@
 #include <cmocka.h> /* needs the headers above it */
 /* clang-format on */
 
-#define EACH(X)                                                                                    \
-    X(exp)                                                                                         \
-    X(expm1)                                                                                       \
-    X(log)                                                                                         \
-    X(log1p) X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh)         \
-        X(acosh) X(atanh)
-
 typedef struct row {
     const char *name;
     double (*soft)(double);
     long double (*truth)(long double);
 } row;
-#define ROW(name) { #name, pl_soft_##name, name##l },
-static const row rows[] = { EACH(ROW) };
+#define ROW(name)                                                                                  \
+    { #name, pl_soft_##name, name##l }
+static const row rows[] = { ROW(exp),  ROW(expm1), ROW(log),   ROW(log1p), ROW(sin),  ROW(cos),
+                            ROW(tan),  ROW(asin),  ROW(acos),  ROW(atan),  ROW(sinh), ROW(cosh),
+                            ROW(tanh), ROW(asinh), ROW(acosh), ROW(atanh) };
 enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static float of_bits(uint32_t u) {

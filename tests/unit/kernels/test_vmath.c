@@ -59,6 +59,10 @@ static const map_row maps[] = {
 };
 enum { N_MAPS = sizeof maps / sizeof *maps };
 
+#define EACH_ISA(isa)                                                                              \
+    for (int isa = 0; isa < PL_ISA_COUNT; isa++)                                                   \
+        if (pl_cpu_has((pl_isa)isa))
+
 static map_f32 get_f32(int isa, const map_row *row) {
     map_f32 f;
     memcpy(&f, (const char *)&pl_vmath_of((pl_isa)isa)->f32 + row->off_f32, sizeof f);
@@ -97,16 +101,16 @@ static float float_of(uint64_t *s) { /* in [-1, 1) */
 
 static void check_f32_maps(const float *x, size_t n) {
     float *y = malloc(n * sizeof *y);
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
-        for (int r = 0; r < N_MAPS; r++) {
-            get_f32(isa, &maps[r])(x, y, n);
-            for (size_t i = 0; i < n; i++) {
-                const double e = ulps_f32(y[i], maps[r].ref((long double)x[i]));
-                if (!(e <= maps[r].ulp_f32))
-                    fail_msg("%s/%s(%a) = %a: %.3f ulp", pl_isa_name((pl_isa)isa), maps[r].name,
-                             (double)x[i], (double)y[i], e);
-            }
+    EACH_ISA(isa)
+    for (int r = 0; r < N_MAPS; r++) {
+        get_f32(isa, &maps[r])(x, y, n);
+        for (size_t i = 0; i < n; i++) {
+            const double e = ulps_f32(y[i], maps[r].ref((long double)x[i]));
+            if (!(e <= maps[r].ulp_f32))
+                fail_msg("%s/%s(%a) = %a: %.3f ulp", pl_isa_name((pl_isa)isa), maps[r].name,
+                         (double)x[i], (double)y[i], e);
         }
+    }
     free(y);
 }
 
@@ -132,18 +136,18 @@ static void test_vmath__f32_maps_take_special_values_as_libm(void **state) {
                         88.722839f, 88.722847f, -103.27893f, -103.97208f, -103.973f, 0.625f,
                         0.92f,      0.75f,      3.4e38f,     -3.4e38f,    -200.0f,   -87.4f };
     enum { N = sizeof x / sizeof *x };
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
-        for (int r = 0; r < N_MAPS; r++) {
-            float y[N];
-            get_f32(isa, &maps[r])(x, y, N);
-            for (int i = 0; i < N; i++) {
-                const long double ref = maps[r].ref((long double)x[i]);
-                if (!(ulps_f32(y[i], ref) <= maps[r].ulp_f32) ||
-                    (!isnan(ref) && !signbit(y[i]) != !signbit(ref)))
-                    fail_msg("%s/%s(%a) = %a, not %La", pl_isa_name((pl_isa)isa), maps[r].name,
-                             (double)x[i], (double)y[i], ref);
-            }
+    EACH_ISA(isa)
+    for (int r = 0; r < N_MAPS; r++) {
+        float y[N];
+        get_f32(isa, &maps[r])(x, y, N);
+        for (int i = 0; i < N; i++) {
+            const long double ref = maps[r].ref((long double)x[i]);
+            if (!(ulps_f32(y[i], ref) <= maps[r].ulp_f32) ||
+                (!isnan(ref) && !signbit(y[i]) != !signbit(ref)))
+                fail_msg("%s/%s(%a) = %a, not %La", pl_isa_name((pl_isa)isa), maps[r].name,
+                         (double)x[i], (double)y[i], ref);
         }
+    }
 }
 
 static void test_vmath__an_element_does_not_depend_on_its_place(void **state) {
@@ -152,29 +156,29 @@ static void test_vmath__an_element_does_not_depend_on_its_place(void **state) {
     uint64_t seed = 2;
     for (int i = 0; i < 131; i++)
         x[i] = 9.0f * float_of(&seed);
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
-        for (int r = 0; r < N_MAPS; r++) {
-            const map_f32 f = get_f32(isa, &maps[r]);
-            f(x, all, 131);
-            for (size_t from = 0; from < 70; from += 3)
-                for (size_t n = 0; n < 61; n += 5) {
-                    memset(some, 0x55, sizeof some);
-                    f(x + from, some, n);
-                    assert_memory_equal(some, all + from, n * 4);
-                    uint32_t guard;
-                    memcpy(&guard, some + n, 4);
-                    assert_int_equal(guard, 0x55555555);
-                }
-            memcpy(some, x, sizeof x);
-            f(some, some, 131); /* in place */
-            assert_memory_equal(some, all, sizeof all);
-        }
+    EACH_ISA(isa)
+    for (int r = 0; r < N_MAPS; r++) {
+        const map_f32 f = get_f32(isa, &maps[r]);
+        f(x, all, 131);
+        for (size_t from = 0; from < 70; from += 3)
+            for (size_t n = 0; n < 61; n += 5) {
+                memset(some, 0x55, sizeof some);
+                f(x + from, some, n);
+                assert_memory_equal(some, all + from, n * 4);
+                uint32_t guard;
+                memcpy(&guard, some + n, 4);
+                assert_int_equal(guard, 0x55555555);
+            }
+        memcpy(some, x, sizeof x);
+        f(some, some, 131); /* in place */
+        assert_memory_equal(some, all, sizeof all);
+    }
 }
 
 static void test_vmath__avx2_and_avx512_give_the_same_bits(void **state) {
     (void)state;
     enum { N = 100000 };
-    if (pl_cpu_isa_max() < PL_ISA_AVX512) skip();
+    if (!pl_cpu_has(PL_ISA_AVX512)) skip();
     float *x = malloc(3 * N * sizeof *x), *a = x + N, *b = x + 2 * N;
     uint64_t seed = 3;
     for (int i = 0; i < N; i++)
@@ -192,26 +196,24 @@ static void test_vmath__f64_maps_stay_within_their_ulp(void **state) {
     enum { N = 40000 };
     double *x = malloc(2 * N * sizeof *x), *y = x + N;
     uint64_t seed = 4;
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
-        for (int r = 0; r < N_MAPS; r++) {
-            const bool gelu = strncmp(maps[r].name, "gelu", 4) == 0;
-            for (int i = 0; i < N; i++)
-                x[i] = (double)float_of(&seed) * (i % 3 == 0   ? (gelu ? 6.0 : 700.0)
-                                                  : i % 3 == 1 ? 30.0
-                                                               : 1.0);
-            const double special[] = {
-                0.0, -0.0, (double)INFINITY, (double)NAN, 5e-324, 1.0, -1.0
-            };
-            memcpy(x, special, sizeof special);
-            get_f64(isa, &maps[r])(x, y, N);
-            for (int i = 0; i < N; i++) {
-                if (gelu && x[i] < -8) continue; /* the bound there grows with x^2 */
-                const double e = ulps_f64(y[i], maps[r].ref((long double)x[i]));
-                if (!(e <= maps[r].ulp_f64))
-                    fail_msg("%s/%s(%a) = %a: %.3f ulp", pl_isa_name((pl_isa)isa), maps[r].name,
-                             x[i], y[i], e);
-            }
+    EACH_ISA(isa)
+    for (int r = 0; r < N_MAPS; r++) {
+        const bool gelu = strncmp(maps[r].name, "gelu", 4) == 0;
+        for (int i = 0; i < N; i++)
+            x[i] = (double)float_of(&seed) * (i % 3 == 0   ? (gelu ? 6.0 : 700.0)
+                                              : i % 3 == 1 ? 30.0
+                                                           : 1.0);
+        const double special[] = { 0.0, -0.0, (double)INFINITY, (double)NAN, 5e-324, 1.0, -1.0 };
+        memcpy(x, special, sizeof special);
+        get_f64(isa, &maps[r])(x, y, N);
+        for (int i = 0; i < N; i++) {
+            if (gelu && x[i] < -8) continue; /* the bound there grows with x^2 */
+            const double e = ulps_f64(y[i], maps[r].ref((long double)x[i]));
+            if (!(e <= maps[r].ulp_f64))
+                fail_msg("%s/%s(%a) = %a: %.3f ulp", pl_isa_name((pl_isa)isa), maps[r].name, x[i],
+                         y[i], e);
         }
+    }
     free(x);
 }
 
@@ -220,7 +222,7 @@ static void test_vmath__f64_exp_reaches_both_ends(void **state) {
     const double x[] = { -(double)INFINITY, -1e300, -745.2, -745.0, -709.0,
                          -708.39,           709.78, 709.79, 1e300,  (double)INFINITY };
     enum { N = sizeof x / sizeof *x };
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+    EACH_ISA(isa) {
         double y[N];
         pl_vmath_of((pl_isa)isa)->f64.exp(x, y, N);
         for (int i = 0; i < N; i++)
@@ -252,7 +254,7 @@ static void test_vmath__sums_are_close_and_equal_on_every_isa(void **state) {
             }
         }
         double first[8] = { 0 };
-        for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+        EACH_ISA(isa) {
             const pl_vmath *v = pl_vmath_of((pl_isa)isa);
             const double got[8] = { v->f32.sum(x, n),      v->f32.sum_sq(x, n),
                                     v->f32.sum_abs(x, n),  v->f32.dot(x, z, n),
@@ -270,7 +272,7 @@ static void test_vmath__sums_are_close_and_equal_on_every_isa(void **state) {
 
 static void test_vmath__max_and_min_let_nan_win(void **state) {
     (void)state;
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+    EACH_ISA(isa) {
         const pl_vmath *v = pl_vmath_of((pl_isa)isa);
         float x[100];
         double xd[100];
@@ -356,7 +358,7 @@ static void test_vmath__max_and_min_let_nan_win(void **state) {
 static void test_vmath__arithmetic_equals_scalar_code_at_any_address(void **state) {
     (void)state;
     uint64_t seed = 6;
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+    EACH_ISA(isa) {
         const pl_vmath *v = pl_vmath_of((pl_isa)isa);
         CHECK_ALL(float, pl_f32, f32)
         CHECK_ALL(double, pl_f64, f64)
@@ -392,19 +394,19 @@ static void test_vmath__softmax_rows_are_close_to_the_truth(void **state) {
     float x[1000];
     double xd[1000];
     uint64_t seed = 7;
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
-        for (size_t n = 1; n <= 1000; n = n < 40 ? n + 1 : n * 2 + 1) {
-            for (size_t i = 0; i < n; i++) {
-                x[i] = float_of(&seed) * (n % 2 ? 8.0f : 40.0f);
-                xd[i] = (double)x[i];
-            }
-            check_softmax(pl_vmath_of((pl_isa)isa), x, xd, n);
+    EACH_ISA(isa)
+    for (size_t n = 1; n <= 1000; n = n < 40 ? n + 1 : n * 2 + 1) {
+        for (size_t i = 0; i < n; i++) {
+            x[i] = float_of(&seed) * (n % 2 ? 8.0f : 40.0f);
+            xd[i] = (double)x[i];
         }
+        check_softmax(pl_vmath_of((pl_isa)isa), x, xd, n);
+    }
 }
 
 static void test_vmath__softmax_of_infinite_rows_is_nan(void **state) {
     (void)state;
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+    EACH_ISA(isa) {
         const pl_vmath *v = pl_vmath_of((pl_isa)isa);
         float low[3] = { -INFINITY, -INFINITY, -INFINITY }, mask[3] = { 1, -INFINITY, 1 }, y[3];
         v->f32.softmax(low, y, 3);
@@ -423,27 +425,27 @@ static void test_vmath__mean_and_variance_keep_their_digits(void **state) {
         x[i] = 10000.0f + float_of(&seed);
         xd[i] = 1e8 + (double)float_of(&seed);
     }
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++)
-        for (size_t n = 1; n <= 3000; n = n < 70 ? n + 1 : n * 4) {
-            long double m = 0, md = 0, s = 0, sd = 0;
-            for (size_t i = 0; i < n; i++) {
-                m += (long double)x[i];
-                md += (long double)xd[i];
-            }
-            m /= (long double)n;
-            md /= (long double)n;
-            for (size_t i = 0; i < n; i++) {
-                s += ((long double)x[i] - m) * ((long double)x[i] - m);
-                sd += ((long double)xd[i] - md) * ((long double)xd[i] - md);
-            }
-            double mean, var;
-            pl_vmath_of((pl_isa)isa)->f32.mean_var(x, n, &mean, &var);
-            assert_true(fabsl((long double)mean - m) <= 1e-12L * m);
-            assert_true(fabsl((long double)var - s / n) <= 1e-9L * s / n + 1e-20L);
-            pl_vmath_of((pl_isa)isa)->f64.mean_var(xd, n, &mean, &var);
-            assert_true(fabsl((long double)mean - md) <= 1e-14L * md);
-            assert_true(fabsl((long double)var - sd / n) <= 1e-7L * sd / n + 1e-14L);
+    EACH_ISA(isa)
+    for (size_t n = 1; n <= 3000; n = n < 70 ? n + 1 : n * 4) {
+        long double m = 0, md = 0, s = 0, sd = 0;
+        for (size_t i = 0; i < n; i++) {
+            m += (long double)x[i];
+            md += (long double)xd[i];
         }
+        m /= (long double)n;
+        md /= (long double)n;
+        for (size_t i = 0; i < n; i++) {
+            s += ((long double)x[i] - m) * ((long double)x[i] - m);
+            sd += ((long double)xd[i] - md) * ((long double)xd[i] - md);
+        }
+        double mean, var;
+        pl_vmath_of((pl_isa)isa)->f32.mean_var(x, n, &mean, &var);
+        assert_true(fabsl((long double)mean - m) <= 1e-12L * m);
+        assert_true(fabsl((long double)var - s / n) <= 1e-9L * s / n + 1e-20L);
+        pl_vmath_of((pl_isa)isa)->f64.mean_var(xd, n, &mean, &var);
+        assert_true(fabsl((long double)mean - md) <= 1e-14L * md);
+        assert_true(fabsl((long double)var - sd / n) <= 1e-7L * sd / n + 1e-14L);
+    }
 }
 
 /* The value of a half, by the definition of the format. */
@@ -459,7 +461,7 @@ static void test_vmath__f16_to_f32_is_exact_for_every_pattern(void **state) {
     static float y[65536], first[65536];
     for (int i = 0; i < 65536; i++)
         h[i] = (uint16_t)i;
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+    EACH_ISA(isa) {
         pl_vmath_of((pl_isa)isa)->f16_to_f32(h, y, 65536);
         for (int i = 0; i < 65536; i++) {
             const int e = (i >> 10) & 31, f = i & 1023;
@@ -507,7 +509,7 @@ static void test_vmath__f32_to_half_rounds_to_nearest_even(void **state) {
     const float edge[] = { 65519.996f,      65520.0f, -65520.0f, 0x1p-25f,
                            0x1.000002p-25f, 0x1p-24f, INFINITY,  -INFINITY };
     memcpy(x, edge, sizeof edge);
-    for (int isa = 0; isa <= (int)pl_cpu_isa_max(); isa++) {
+    EACH_ISA(isa) {
         pl_vmath_of((pl_isa)isa)->f32_to_f16(x, y, N);
         for (int i = 0; i < N; i++) {
             if (isnan(x[i]))
