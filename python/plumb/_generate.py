@@ -94,8 +94,8 @@ def generate(model: Any, inputs: Any = None, *, backend: Optional[str] = None, p
     prompt   token ids, a text or text file of them; None: a few that depend on the seed
     forced   token ids that follow the prompt; None: what the reference chooses
     output   folder for the session of each analysed step; None: none is written
-    options  steps, reference, reference_model, force, sample, cache, chunk, states, feeds, logits, skip_analysis, save, save_step,
-             self_test, timeout, memory_limit, threads; of the inputs: dims, ranges, fill, seed
+    options  steps, reference, reference_model, force, sample, cache, chunk, states, feeds, logits,
+             skip_analysis, save, save_step, self_test, timeout, memory_limit, threads; of the inputs: dims, ranges, fill, seed
     """
     opened = open_model(model)
     given = take_inputs(inputs, opened.inputs, options)

@@ -19,7 +19,9 @@ static void read_as_blocks(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pl_err err = PL_ERR_INIT;
     pl_gguf *file = NULL;
-    pl_file_map map = { data, size, NULL, 1, false }; /* lives here: its count never reaches 0 */
+    pl_file_map map = {
+        data, size, NULL, 1, false, NULL
+    }; /* lives here: its count never reaches 0 */
     read_as_blocks(data, size);
     if (pl_gguf_open(&map, &file, &err) != PL_OK) return 0;
     pl_buf text = PL_BUF_INIT;

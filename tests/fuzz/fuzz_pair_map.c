@@ -50,7 +50,7 @@ static void expand(pl_pair_map *map) {
         "{\"rank0/y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
         "\"rank1/y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}";
     uint8_t bytes[8 + sizeof header - 1 + 16] = { sizeof header - 1 };
-    pl_file_map file = { bytes, sizeof bytes, NULL, 1, false };
+    pl_file_map file = { bytes, sizeof bytes, NULL, 1, false, NULL };
     pl_err err = PL_ERR_INIT;
     memcpy(bytes + 8, header, sizeof header - 1);
     for (int side = 0; side < 2; side++) {

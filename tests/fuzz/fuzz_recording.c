@@ -21,7 +21,9 @@ static void read_name(const uint8_t *data, size_t size) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pl_err err = PL_ERR_INIT;
     pl_recording *rec = NULL;
-    pl_file_map map = { data, size, NULL, 1, false }; /* lives here: its count never reaches 0 */
+    pl_file_map map = {
+        data, size, NULL, 1, false, NULL
+    }; /* lives here: its count never reaches 0 */
     read_name(data, size);
     if (pl_recording_open_map(&map, "fuzz", &rec, &err) != PL_OK) return 0;
     for (size_t i = 0; i < rec->n_records; i++) {

@@ -15,7 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     pl_recording *rec = NULL;
     pl_session *session = NULL;
     pl_pairing pairing = { 0 };
-    pl_file_map map = { data, size, NULL, 1, false }; /* lives here: its count never reaches 0 */
+    pl_file_map map = {
+        data, size, NULL, 1, false, NULL
+    }; /* lives here: its count never reaches 0 */
     if (pl_recording_open_map(&map, "fuzz", &rec, &err) != PL_OK) return 0;
     pl_sync_options options = { .judge = { .tol = (double)NAN, .metric = &pl_metrics[0] },
                                 .pair = PL_PAIR_OPTIONS_INIT };

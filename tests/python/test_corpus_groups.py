@@ -43,6 +43,20 @@ def test_planted_faults_are_one_group_each(folder):
     assert [(g["name"].split()[2], g["state"]) for g in mended["gone"]] == [("Relu", "fixed")], mended["gone"]
 
 
+def test_two_faults_of_one_operator_are_two_groups(folder):
+    """They fail on each other's repro, by other numbers. One fault on two backends stays one group: threads change nothing."""
+    (folder / "m").mkdir()
+    for name, body in {"a": "y = Sigmoid(x)", "b": "t = Neg(x) y = Sigmoid(t)"}.items():
+        (folder / f"m/{name}.onnxtxt").write_text(f'<ir_version: 8, opset_import: ["" : 17]>\ng (float[3,4] x) => (float[3,4] y) {{ {body} }}\n')
+    faults = ["jit:inject=offset@Sigmoid", "jit:inject=sign@Sigmoid", "jit:inject=sign@Sigmoid,threads=2", "jit:inject=nan@Sigmoid"]
+    result = corpus(folder, "out", faults, exits=(1,))
+    groups = {}
+    for c in result["cases"]:
+        assert c["status"] == "diverged", c
+        groups.setdefault(c["group"], set()).add(c["backend"].split("=")[1].split("@")[0])
+    assert sorted(map(sorted, groups.values())) == [["nan"], ["offset"], ["sign"]], groups
+
+
 def test_known_bugs_of_onnx_runtime_are_one_group_each(folder):
     if not FULL:
         raise Skip("only with --full")

@@ -52,8 +52,8 @@ static const char *probe(void *ctx, const char *key, size_t backend) {
     const pl_journal_entry *e = name == NULL ? NULL : pl_strmap_get(&a->read.entries, name);
     if (e != NULL && e->result != NULL) {
         const char *word = pl_member_text(e->result, "status");
-        const bool known =
-            strcmp(word, "fails") == 0 || strcmp(word, "passes") == 0 || strcmp(word, "other") == 0;
+        const bool known = strcmp(word, "fails") == 0 || strcmp(word, "passes") == 0 ||
+                           strcmp(word, "other") == 0 || strcmp(word, "differs") == 0;
         return known ? word : "error";
     }
     const char *repro = pl_arena_printf(a->arena, "%s/items/%s/repro", pl_dir_path(a->dir), key);

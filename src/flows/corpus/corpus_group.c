@@ -145,7 +145,8 @@ static pl_status split(grouping *g, pl_corpus_case **cases, size_t n, pl_err *er
             pl_corpus_case *x = cases[i];
             if (x->group != 0) continue;
             const char *word = group->on[pl_corpus_backend(c, x->backend)];
-            const bool other = strcmp(word, "passes") == 0 || strcmp(word, "other") == 0;
+            const bool other = strcmp(word, "passes") == 0 || strcmp(word, "other") == 0 ||
+                               strcmp(word, "differs") == 0;
             if (other && x != smallest && smallest != NULL) continue;
             group->n_confirmed += strcmp(word, "fails") == 0;
             group->n_cases++;
@@ -208,6 +209,14 @@ static bool same_runtime(const char *a, const char *b) {
     return n == strcspn(b, ":") && strncmp(a, b, n) == 0;
 }
 
+/* Does the repro of one of the cases show another error on the backend of the other? */
+static bool are_told_apart(const grouping *g, const pl_corpus_case *a, const pl_corpus_case *b) {
+    const pl_corpus *c = g->corpus;
+    const char *x = c->groups[a->group - 1].on[pl_corpus_backend(c, b->backend)];
+    const char *y = c->groups[b->group - 1].on[pl_corpus_backend(c, a->backend)];
+    return strcmp(x, "differs") == 0 || strcmp(y, "differs") == 0;
+}
+
 /* Cases of one model are adjacent. */
 static void join_models(grouping *g) {
     pl_corpus *c = g->corpus;
@@ -217,6 +226,7 @@ static void join_models(grouping *g) {
             const size_t a = c->cases[i].group, b = c->cases[k].group;
             if (a == 0 || b == 0 || a == b ||
                 !same_runtime(c->cases[i].backend, c->cases[k].backend) ||
+                are_told_apart(g, &c->cases[i], &c->cases[k]) ||
                 !are_related(&c->groups[a - 1].bug, &c->groups[b - 1].bug))
                 continue;
             /* Keeps the one with more information: a pass, else more cases. */

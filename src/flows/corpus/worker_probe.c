@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "flows/api.h"
+#include "flows/corpus/repro_values.h"
 #include "flows/corpus/worker.h"
 
 static const char *ask(const pl_work *work, const char *folder, pl_err *err) {
@@ -35,6 +36,9 @@ static const char *ask(const pl_work *work, const char *folder, pl_err *err) {
                plumb_minify_query(model, &options, &answer, err) == PL_OK &&
                plumb_repro_get(answer, &summary)) {
         word = summary.fails ? "fails" : summary.signature[0] != '\0' ? "other" : "passes";
+        if (summary.signature[0] != '\0' &&
+            pl_repro_differs(work, folder, model, &inputs, summary.signature))
+            word = "differs";
     }
     plumb_repro_free(answer);
     plumb_model_close(model);

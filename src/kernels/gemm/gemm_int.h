@@ -92,7 +92,7 @@ pl_status pl_gemm_check(const pl_gemm_shape *shape, size_t bytes_a, size_t bytes
 
 /* Scales and zeros of blocks first … first + n of a column, as floats. */
 struct pl_stored;
-void pl_stored_numbers(const struct pl_stored *s, int64_t column, int64_t first, int64_t n,
+void pl_stored_numbers(const struct pl_stored *s, int64_t j, int64_t first, int64_t n,
                        float *scales, float *zeros);
 
 int64_t pl_gemm_packed_a_size(int64_t m, int64_t k); /* elements */

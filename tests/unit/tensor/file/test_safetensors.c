@@ -187,7 +187,7 @@ static void test_safetensors__refuses_every_prefix(void **state) {
     for (size_t n = 0; n < map->n_bytes; n++) {
         uint8_t *copy = malloc(n ? n : 1);
         memcpy(copy, map->data, n);
-        pl_file_map part = { copy, n, NULL, 1, false }; /* a map that is never released */
+        pl_file_map part = { copy, n, NULL, 1, false, NULL }; /* a map that is never released */
         pl_safetensors *file = NULL;
         assert_int_not_equal(pl_safetensors_open(&part, &file, NULL), PL_OK);
         assert_int_equal(part.refs, 1);
