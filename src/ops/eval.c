@@ -93,6 +93,23 @@ pl_status pl_out_new(pl_eval *c, int i, pl_dtype dtype, int rank, const int64_t 
     return pl_out_set_take(c, i, t);
 }
 
+pl_status pl_out_new_filled(pl_eval *c, int i, const void *element, pl_tensor **out) {
+    const pl_type *type = c->out_type[i];
+    int64_t dims[PL_RANK_MAX];
+    if (type == NULL || !pl_type_is_concrete(type)) {
+        return pl_fail(c->err, PL_E_INTERNAL, "%s: the shape rule did not set output %d",
+                       c->node->op, i);
+    }
+    for (int d = 0; d < type->rank; d++)
+        dims[d] = type->dims[d].value;
+    const pl_status st = pl_tensor_new_filled(type->dtype, type->rank, dims, element, out, c->err);
+    if (st != PL_OK) {
+        char text[600];
+        return pl_err_wrap(c->err, st, "%s", pl_node_describe(c->node, text, sizeof(text)));
+    }
+    return pl_out_set_take(c, i, *out);
+}
+
 pl_status pl_out_view(pl_eval *c, int i, int k) {
     if (!pl_wants(c, i)) return PL_OK;
     const pl_type *type = c->out_type[i];

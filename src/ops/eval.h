@@ -65,6 +65,8 @@ pl_status pl_out_set_take(pl_eval *c, int i, pl_tensor *t);
 pl_status pl_out_set_datum_take(pl_eval *c, int i, pl_datum *d);
 pl_status pl_out_new(pl_eval *c, int i, pl_dtype dtype, int rank, const int64_t *dims,
                      pl_tensor **out);
+/* Every element is the same; of the type and shape that the shape rule found. */
+pl_status pl_out_new_filled(pl_eval *c, int i, const void *element, pl_tensor **out);
 /* Output i is input k with the dims of out_type (a view). */
 pl_status pl_out_view(pl_eval *c, int i, int k);
 pl_dtype pl_eval_dtype(const pl_eval *c, pl_dtype dtype); /* as pl_infer_dtype */

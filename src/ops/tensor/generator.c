@@ -150,11 +150,7 @@ static pl_status constant_of_shape_eval(pl_eval *c) {
     } else if (value != NULL) {
         pl_load_f64(value->dtype, value->data, (double *)(void *)element, 1);
     }
-    int64_t dims[PL_RANK_MAX];
-    for (int d = 0; d < type->rank; d++)
-        dims[d] = type->dims[d].value;
-    PL_TRY(pl_tensor_new_filled(type->dtype, type->rank, dims, element, &y, c->err));
-    PL_TRY(pl_out_set_take(c, 0, y));
+    PL_TRY(pl_out_new_filled(c, 0, element, &y));
     return pl_own_strings(c, y);
 }
 
