@@ -466,22 +466,23 @@ static pl_status retype_cast(retype *r, pl_node *node, pl_err *err) {
 
 static pl_status retype_graph(void *ctx, pl_graph *graph, pl_err *err);
 
-static pl_status find_type(void *ctx, pl_graph *graph, pl_err *err) {
+static pl_status find_untyped(void *ctx, pl_graph *graph, pl_err *err) {
     bool *found = ctx;
     (void)err;
     for (size_t i = 0; i < graph->n_nodes; i++)
         for (uint32_t k = 0; k < graph->nodes[i]->n_out; k++) {
             const pl_value *out = graph->nodes[i]->out[k];
-            *found = *found || (out != NULL && out->type != NULL);
+            *found = *found || (out != NULL && out->type == NULL);
         }
     return PL_OK;
 }
 
 /* The bodies of a search get their types when it runs: they stay as they are. */
 static pl_status retype_bodies(retype *r, pl_node *node, pl_err *err) {
-    bool typed = node->def == NULL || node->def->bodies != PL_BODIES_OTHER;
-    if (!typed) PL_TRY(pl_node_each_body(node, find_type, &typed, err));
-    return typed ? pl_node_each_body(node, retype_graph, r, err) : PL_OK;
+    bool untyped = false;
+    if (node->def != NULL && node->def->bodies == PL_BODIES_OTHER)
+        PL_TRY(pl_node_each_body(node, find_untyped, &untyped, err));
+    return untyped ? PL_OK : pl_node_each_body(node, retype_graph, r, err);
 }
 
 static pl_status retype_node(retype *r, pl_node *node, pl_err *err) {
