@@ -10,7 +10,8 @@ TEXT
 echo "exit ${PIPESTATUS[0]}"
 "$PLUMB" run m.onnxtxt --dim N=4 --save none --repro-level 0 --backend web --memory-limit 100 2>&1 | sed 's/ in [a-z]*$//'
 echo "exit ${PIPESTATUS[0]}"
-"$PLUMB" run m.onnxtxt --dim N=2500 --save none --repro-level 0 --backend web >lost.txt 2>&1 &
+# so often that no machine is done before it is killed
+"$PLUMB" run m.onnxtxt --dim N=2500 --repeat 1000 --save none --repro-level 0 --backend web >lost.txt 2>&1 &
 plumb=$!
 browser=
 for _ in $(seq 600); do

@@ -8,7 +8,7 @@ TEXT
 echo "exit ${PIPESTATUS[0]}"
 "$PLUMB" run m.onnxtxt --dim N=3000 --save none --repro-level 0 --backend "$GPU" --memory-limit 100 2>&1 | sed 's/ in [a-z]*;.*//; s/ in [a-z]*$//'
 echo "exit ${PIPESTATUS[0]}"
-"$PLUMB" run m.onnxtxt --dim N=3000 --save none --repro-level 0 --backend "$GPU" >lost.txt 2>&1 &
+"$PLUMB" run m.onnxtxt --dim N=3000 --repeat 1000 --save none --repro-level 0 --backend "$GPU" >lost.txt 2>&1 &
 plumb=$!
 for _ in $(seq 200); do
     guard=$(pgrep -P $plumb plumb-guard) && child=$(pgrep -P "$guard") && break
