@@ -4,6 +4,9 @@
 #include "kernels/simd/half.h"
 #include "kernels/simd/simd.h"
 
+/* AVX2 or AVX-512; NEON takes the plain loops, whose vectors have four lanes, too. */
+#define WIDE_X86 (PL_SIMD_FMA && !PL_SIMD_NEON)
+
 /* ---- half floats ---- */
 
 static inline float f16_one(pl_u16 h) {
@@ -26,7 +29,7 @@ static inline pl_vf bf16_wide(const pl_u16 *p) {
     const __m512i w = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i_u *)(const void *)p));
     return (pl_vf)_mm512_slli_epi32(w, 16);
 }
-#elif PL_SIMD_FMA
+#elif WIDE_X86
 static inline pl_vf f16_wide(const pl_u16 *p) {
     return (pl_vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i_u *)(const void *)p));
 }
@@ -103,7 +106,7 @@ static inline block_of block_start(float zero, float scale) {
     return (block_of){ pl_vf_set(zero), pl_vf_set(scale) };
 }
 static inline pair values_of(const block_of *b, const pl_u8 *codes) {
-#if PL_SIMD_FMA
+#if WIDE_X86
     const pl_vi w =
         (pl_vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)(const void *)codes));
 #else
@@ -188,7 +191,7 @@ static void unpack_q4(const pl_codes *b, pl_f32 *to) {
 
 /* ---- A in 8 bits ---- */
 
-#if PL_SIMD_FMA
+#if WIDE_X86
 enum { STEP_I8 = 2 * PL_VB, STEP_PARTS = STEP_I8 / PL_CODE_PART };
 
 /* A number for each part, in the four lanes of the part. */
@@ -286,7 +289,7 @@ const pl_stored_table PL_SIMD(pl_stored_table) = {
     .order_q4 = order_q4,
     .dots_q4 = dots_q4,
     .unpack_q4 = unpack_q4,
-#if PL_SIMD_FMA
+#if WIDE_X86
     .step_i8 = STEP_I8,
     .dots_i8 = dots_i8,
     .cols_i8 = PL_VF,
