@@ -65,5 +65,6 @@ typedef struct pl_stored_table {
 } pl_stored_table;
 
 extern const pl_stored_table pl_stored_table_base, pl_stored_table_avx2, pl_stored_table_avx512;
+extern const pl_stored_table pl_stored_table_neon;
 
 #endif
