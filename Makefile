@@ -67,7 +67,7 @@ static: ## build-static/plumb: one file for any Linux of this architecture, with
 	@strip -o build-static/plumb.stripped build-static/plumb && mv build-static/plumb.stripped build-static/plumb
 	@ls -l build-static/plumb
 
-arm64: ## cross build for ARM64 into build-arm64; `tests/run arm64` (unfinished) runs it in qemu
+arm64: ## cross build for ARM64 into build-arm64; `tests/run arm64` tests it in qemu
 	@tools/setup --quiet build arm64
 	@PKG_CONFIG_LIBDIR=/usr/lib/aarch64-linux-gnu/pkgconfig tools/build build-arm64 --cross-file=tools/arm64.ini
 

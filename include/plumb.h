@@ -699,13 +699,15 @@ typedef struct plumb_compare_options {
     size_t n_details;
     const char *metric;             /* for colours and sorting; NULL = psnr */
     const char *output;             /* session folder; NULL = none is written */
-    int pack;                       /* with all tensors in it */
+    int pack;                       /* with all tensors and weights in it */
     const plumb_progress *progress; /* may be NULL */
     int strict_pairs;               /* no likely pairs */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
     int mpi; /* when an MPI launcher started this process as one of several ranks: share the values.
                 Ranks other than 0 get no session (*out is NULL) */
-    int stable_output; /* a session without dates, times and memory: equal runs, equal bytes */
+    int stable_output;   /* a session without dates, times and memory: equal runs, equal bytes */
+    const char *weights; /* GGUF file that the engine of the recording ran; NULL = none. The model
+                            runs on its weights, where they are its own but for their rounding */
 } plumb_compare_options;
 /* The number of tasks that srun started without MPI, when this process is one of several; else 0.
  * Each would do the whole work. */
@@ -752,6 +754,7 @@ typedef struct plumb_analyze_options {
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
     const char *advise_metric;      /* metric to choose layers by: "top1"; NULL = `metric` */
     const char *precision_profile;  /* what A's arithmetic may do (docs/blame.md); NULL = by A */
+    int pack; /* the session holds the weights of large models, too, not just where they are */
 } plumb_analyze_options;
 PLUMB_OPTIONS_INIT(plumb_analyze_options, PLUMB_OPTIONS_ANALYZE)
 /* The whole analysis: which operation is to blame. If A or B fails, that is a result, not an
@@ -792,7 +795,7 @@ typedef struct plumb_generate_options {
     const char *save;   /* tensors in them, as in plumb_analyze_options */
     int64_t save_step;  /* A's feed of this step goes to output/feed-STEP; -1 = none */
     /* Instead of a reference: rules that A itself must satisfy, "all" or some of "prefill",
-     * "chunks", "batch", "padding", "left-padding", comma-separated; NULL = none. */
+     * "chunks", "batch", "padding", "cache", "left-padding", comma-separated; NULL = none. */
     const char *self_test;
     const plumb_progress *progress; /* may be NULL */
     int sandbox;                    /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
@@ -1070,6 +1073,7 @@ typedef struct plumb_minify_options {
     int trust;   /* a command, program or library that the repro.json names may be run */
     int sandbox; /* PLUMB_SANDBOX_ON, _OFF or _REQUIRE */
     int bisect;  /* also find the level or pass of the backend that causes it; added to the repro */
+    int pack;    /* weights above 256 MB are in the repro, too, not just where they are */
 } plumb_minify_options;
 PLUMB_OPTIONS_INIT(plumb_minify_options, PLUMB_OPTIONS_MINIFY)
 
@@ -1368,7 +1372,7 @@ typedef struct plumb_run_args {
     size_t mode;                     /* with a hook: index into record_modes */
     const plumb_datum *const *plain; /* with a hook: outputs of a plain run on the same inputs; the
                                         backend shows nothing unless its own are bit-identical.
-                                        NULL = unchecked */
+                                        NULL, here or for an output = unchecked */
     uint64_t memory_limit;           /* bytes of recorded values in memory at once; 0 = no limit */
     plumb_record_info *record;       /* with a hook: to be filled; then never NULL */
 } plumb_run_args;

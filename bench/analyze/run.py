@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """Speed and memory of `plumb analyze`, against the limits that it has to keep. Prints two tables.
 
-  bench/analyze/run.py [speed] [memory] [--rounds N] [--gigabytes G]
+  bench/analyze/run.py [speed] [cnns] [memory] [--rounds N] [--gigabytes G]
 
 speed    resnet18, ONNX Runtime (level all) against eager with gold, determinism and blame: wall and CPU time over those of one plain
          inference in a session that is warm. Limit: 25 inferences and one second. On a busy machine look at the CPU time.
+cnns     four CNNs (make_cnns.py) on ONNX Runtime and jit, over 12 inferences of eager and one second. An inference is counted twice: by
+         the clock of `run --repeat` (buffers are warm) and as a whole process of `plumb run` (they are new, as they are in analyze).
 memory   a model whose intermediate values sum to 4 GB (make_model.py): peak resident memory of plumb and of the process that
          ONNX Runtime is in. Limit: 1 GB for plumb. Takes minutes."""
 
@@ -58,6 +60,30 @@ def speed(rounds):
     print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, best of {rounds}")
 
 
+def cnns(rounds):
+    print("| model | eager: one inference, one process s | backend | analyze wall s | CPU s | wall over 12 inferences + 1 s | over 12 processes + 1 s |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as tmp:
+        subprocess.run(["/usr/bin/python3", str(Path(__file__).with_name("make_cnns.py")), tmp], check=True)
+        for model in sorted(Path(tmp).glob("*.onnx")):
+            best = {}
+
+            def keep(name, *figures):
+                best[name] = tuple(map(min, best.get(name, figures), figures))
+            for k in range(rounds):  # alternately: the load of the machine is that of all
+                keep("process", *timed("run", model, "--backend", "eager", "-o", f"{tmp}/{model.stem}-p{k}")[:2])
+                many = timed("run", model, "--backend", "eager", "--repeat", 8, "-o", f"{tmp}/{model.stem}-r{k}")[2]
+                keep("inference", float(re.search(r"best of 8 ([0-9.]+) ms", many).group(1)) / 1000)
+                for backend in ("ort", "jit"):
+                        keep(backend, *timed("analyze", model, "--backend", backend, "--save", "none", "-o", f"{tmp}/{model.stem}-{backend}{k}")[:2])
+            one, process = best["inference"][0], best["process"][0]
+            for backend in ("ort", "jit"):
+                wall, used = best[backend]
+                print(f"| {model.stem.removeprefix('light_')} | {one:.3f}, {process:.3f} | {backend} | {wall:.2f} | {used:.2f} | {wall / (12 * one + 1):.2f} | "
+                      f"{wall / (12 * process + 1):.2f} |", flush=True)
+    print(f"\nload {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, best of {rounds}")
+
+
 def family(pid):
     pids = [pid]
     for p in pids:
@@ -107,6 +133,8 @@ def main():
     a = p.parse_args()
     if "speed" in a.what:
         speed(a.rounds)
+    if "cnns" in a.what:
+        cnns(a.rounds)
     if "memory" in a.what:
         memory(a.gigabytes)
 

@@ -34,6 +34,7 @@ import models
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMB = os.environ.get("PLUMB", str(ROOT / "build/plumb"))
+PATIENCE = int(os.environ.get("PLUMB_TEST_PATIENCE", "1"))  # as in tests/run
 PLUGIN = os.environ.get("PLUMB_CORRUPT", str(Path(PLUMB).parent / "corrupt_plugin.so"))
 INJECT = ("accuracy", "nan", "bf16", "offset", "scale", "sign", "transpose", "shift", "saturate", "channel", "tail", "zero",
           "one-element")
@@ -83,7 +84,7 @@ class Lab:
             return self.protos[name]
 
     def plumb(self, *args, timeout=300):
-        return subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=ROOT)
+        return subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=timeout * PATIENCE, cwd=ROOT)
 
     def analyze(self, path, backend, *args):
         with tempfile.TemporaryDirectory(dir=self.out) as tmp:

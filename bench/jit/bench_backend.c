@@ -34,6 +34,7 @@ int main(int argc, char **argv) {
     pl_backend *backend = NULL;
     pl_program *program = NULL;
     if (argc < 4) return 2;
+    pl_alloc_keep_freed(); /* as plumb itself, the guard and Python do */
     const int rounds = atoi(argv[3]);
     if (pl_model_read(argv[1], &model, &err) != PL_OK) return fail(&err);
     pl_ops_resolve(model, NULL);

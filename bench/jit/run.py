@@ -7,12 +7,11 @@ Builds bench_backend.c against build/libplumb.a. With one thread CPU time is mea
 wall time by a factor; CPU time by a few percent), with more or --wall the wall clock. ratio = jit / ort: below 1 jit is faster.
 --load: instead of running them, how long models take to be ready (compile and first run, less a run): ORT's session, jit from
 its cache, and jit with the C compiler (always the wall clock: the compiler is another process).
---avx2: both as on a CPU without AVX-512: PLUMB_CPU=avx2 for plumb, and a copy of ONNX Runtime that asks hide_avx512.c what the CPU is.
+--avx2: both as on a CPU without AVX-512: PLUMB_CPU=avx2 for plumb, and a copy of ONNX Runtime that asks tests/cpu/hide_avx512.c what the CPU is.
 """
 import argparse
 import math
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "models"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "cpu"))
+from hidden import build_answer, copy_without_cpuid  # noqa: E402
 from runners import ORT_LIB, ORT_RUN, execute, ort_prepare  # noqa: E402
 
 TORCH = os.path.join(ROOT, ".cache", "models", "torch")
@@ -70,33 +71,6 @@ def prepare(folder):
                     f"{ROOT}/build/libplumb.a", "-o", driver, *libs], check=True)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-xc", "-", "-o", clock], input=CLOCK, text=True, check=True)
     return driver, clock
-
-
-def is_cpuid(at, before):
-    """Does a disassembly that starts some bytes before arrive at such an instruction?"""
-    part = [f"--start-address={at - before}", f"--stop-address={at + 16}"]
-    text = subprocess.run(["objdump", "-d", *part, ORT_LIB], text=True, capture_output=True, check=True).stdout
-    return re.search(rf"^\s*{at:x}:\s.*\bcpuid", text, re.M) is not None
-
-
-def hold_to_avx2(folder):
-    """Copy ONNX Runtime with its cpuid instructions replaced, and make what answers them; returns both paths."""
-    data, copy, shim = bytearray(open(ORT_LIB, "rb").read()), os.path.join(folder, "libonnxruntime.so.1"), os.path.join(folder, "hide.so")
-    heads = subprocess.run(["readelf", "-lW", ORT_LIB], text=True, capture_output=True, check=True).stdout
-    sites = []
-    for offset, address, size in re.findall(r"LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+) 0x\w+ R E", heads):
-        offset, address, size = int(offset, 16), int(address, 16), int(size, 16)
-        for m in re.finditer(b"\x0f\xa2", data[offset:offset + size]):
-            at = address + m.start()  # the bytes also occur within other instructions
-            if all(is_cpuid(at, before) for before in (40, 97, 203, 350)):
-                sites.append(offset + m.start())
-    assert sites, "no cpuid instruction found"
-    for at in sites:
-        data[at:at + 2] = b"\x0f\x0b"
-    with open(copy, "wb") as f:
-        f.write(data)
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", os.path.join(HERE, "hide_avx512.c"), "-o", shim], check=True)
-    return copy, shim
 
 
 def case(name, folder):
@@ -154,8 +128,9 @@ def main():
         library, preload = ORT_LIB, os.environ.get("LD_PRELOAD", "")
         if args.avx2:
             os.environ["PLUMB_CPU"] = "avx2"
-            library, shim = hold_to_avx2(folder)
-            preload = f"{shim} {preload}".strip()
+            library = os.path.join(folder, "libonnxruntime.so.1")
+            assert copy_without_cpuid(ORT_LIB, library) > 0, "no cpuid instruction found"
+            preload = f"{build_answer(os.path.join(folder, 'hide.so'))} {preload}".strip()
         for name in (args.names or MODELS) if args.load else []:
             bench_load(name, folder, driver, args.threads, args.rounds)
         for name in [] if args.load else args.names or [*MODELS, *KERNELS]:

@@ -404,7 +404,7 @@ plumb_compare_options._fields_ = [
     ("limits", c_char_p), ("baseline", c_char_p), ("write_baseline", c_char_p), ("plugins", POINTER(c_char_p)),
     ("n_plugins", c_size_t), ("details", POINTER(c_char_p)), ("n_details", c_size_t), ("metric", c_char_p),
     ("output", c_char_p), ("pack", c_int), ("progress", POINTER(plumb_progress)), ("strict_pairs", c_int),
-    ("sandbox", c_int), ("mpi", c_int), ("stable_output", c_int)]
+    ("sandbox", c_int), ("mpi", c_int), ("stable_output", c_int), ("weights", c_char_p)]
 plumb_analyze_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("reference", c_char_p),
     ("reference_model", c_char_p), ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int),
@@ -412,7 +412,7 @@ plumb_analyze_options._fields_ = [
     ("skip_search", c_int), ("profile", c_char_p), ("same", c_char_p), ("tol", c_double), ("metric", c_char_p),
     ("bisect", c_int), ("amp", c_char_p), ("advise", c_int), ("advise_out", c_char_p), ("map", c_char_p),
     ("baseline", c_char_p), ("write_baseline", c_char_p), ("progress", POINTER(plumb_progress)), ("sandbox", c_int),
-    ("advise_metric", c_char_p), ("precision_profile", c_char_p)]
+    ("advise_metric", c_char_p), ("precision_profile", c_char_p), ("pack", c_int)]
 plumb_generate_options._fields_ = [
     ("size", c_size_t), ("inputs", POINTER(plumb_inputs)), ("backend", c_char_p), ("reference", c_char_p),
     ("reference_model", c_char_p), ("timeout", c_double), ("memory_limit", c_uint64), ("threads", c_int),
@@ -473,7 +473,7 @@ plumb_minify_options._fields_ = [
     ("max_time", c_double), ("output", c_char_p), ("checkpoints", c_char_p), ("strip_weights", c_int),
     ("stable_output", c_int), ("zip", c_int), ("keep_other", c_int), ("good", c_char_p), ("program", c_char_p),
     ("log", CFUNCTYPE(None, c_void_p, c_char_p)), ("log_ctx", c_void_p), ("progress", POINTER(plumb_progress)),
-    ("trust", c_int), ("sandbox", c_int), ("bisect", c_int)]
+    ("trust", c_int), ("sandbox", c_int), ("bisect", c_int), ("pack", c_int)]
 plumb_repro_summary._fields_ = [
     ("size", c_size_t), ("fails", c_int), ("signature", c_char_p), ("folder", c_char_p), ("verified", c_int),
     ("one_minimal", c_int), ("n_queries", c_size_t), ("n_runs", c_size_t), ("seconds", c_double),

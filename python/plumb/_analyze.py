@@ -246,8 +246,8 @@ def compare(a: Any, b: Any, *, backend: Optional[str] = None, output: Optional[P
     backend   spec for a model; None = eager
     output    a new folder for the session; None: one that is removed with the result
     inputs    of a model, as in analyze; those that the other side holds are taken from it
-    options   reference, timeout, memory_limit, threads, profile, same, tol, map, export_map, keep_views, limits, baseline,
-              write_baseline, plugins, details, metric, pack; dims, ranges, fill, seed
+    options   reference, timeout, memory_limit, threads, profile, same, tol, map, weights, export_map, keep_views, limits,
+              baseline, write_baseline, plugins, details, metric, pack; dims, ranges, fill, seed
     """
     folder = tempfile.mkdtemp(prefix="plumb-")
     try:

@@ -115,6 +115,10 @@ typedef struct pl_record_args {
     pl_datum *const *plain; /* outputs of a plain run; NULL = do not compare */
     uint64_t memory_limit;  /* for values held at once; 0 = none */
 } pl_record_args;
+/* For the next recordings of a guarded program: values that have the bits of the recording that was
+ * told to remember them come with datum NULL, since sending them costs more than hashing. */
+void pl_program_remember(pl_program *p);
+void pl_program_compare(pl_program *p);
 /* One recording in one mode. */
 pl_status pl_program_record(pl_program *p, pl_datum *const *in, const pl_record_args *record,
                             pl_datum **out, plumb_record_info *info, pl_err *err);
@@ -133,6 +137,9 @@ const pl_failure *pl_backend_failure(const pl_backend *backend);
 
 /* Bit-identical, including nested data. */
 bool pl_datum_identical(const pl_datum *a, const pl_datum *b);
+/* Are these outputs of a recorded run those of the plain run, where there is one to compare with?
+ */
+bool pl_is_plain(const plumb_run_args *args, pl_datum *const *out);
 
 /* ---- for backends ---- */
 static inline const pl_datum *pl_datum_of(const plumb_datum *d) {

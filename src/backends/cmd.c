@@ -213,15 +213,6 @@ static pl_status show_intermediates(const cmd_program *p, const plumb_run_args *
     return st;
 }
 
-static bool same_as_plain(const plumb_run_args *args) {
-    for (size_t i = 0; args->plain != NULL && i < args->n_out; i++) {
-        if (!pl_datum_identical(pl_datum_of(args->out[i]), pl_datum_of(args->plain[i]))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static plumb_status cmd_run(void *program, const plumb_run_args *args, plumb_error *error) {
     const cmd_program *p = program;
     pl_err *err = error;
@@ -232,7 +223,7 @@ static plumb_status cmd_run(void *program, const plumb_run_args *args, plumb_err
         st = read_output(p, i, (pl_datum **)&args->out[i], err);
     if (st == PL_OK) st = check_count(p, args->n_out, err);
     if (st != PL_OK || args->hook == NULL) return st;
-    if (!same_as_plain(args)) {
+    if (!pl_is_plain(args, (pl_datum *const *)(uintptr_t)args->out)) {
         *args->record = (plumb_record_info){ .n_runs = 1, .differs = 1 };
         return PLUMB_OK;
     }

@@ -57,6 +57,13 @@ static void drop_oldest(void) {
         cache.of[i] = cache.of[i + 1];
 }
 
+/* Bytes that may be kept now: in all, what was in use at once and a quarter more, since blocks are
+ * of many sizes. */
+static size_t kept_max(void) {
+    const size_t most = cache.peak + cache.peak / 4;
+    return most > cache.live + kept_min ? most - cache.live : kept_min;
+}
+
 static void *take(size_t n_bytes) {
     void *p = NULL;
     pthread_mutex_lock(&cache.lock);
@@ -70,6 +77,8 @@ static void *take(size_t n_bytes) {
         for (size_t k = i; k < cache.n; k++)
             cache.of[k] = cache.of[k + 1];
     }
+    while (cache.n > 0 && cache.total > kept_max())
+        drop_oldest();
     pthread_mutex_unlock(&cache.lock);
     return p;
 }
@@ -77,9 +86,9 @@ static void *take(size_t n_bytes) {
 static bool give(void *p, size_t n_bytes) {
     pthread_mutex_lock(&cache.lock);
     cache.live -= n_bytes;
-    const size_t kept_max = cache.peak / 2 > kept_min ? cache.peak / 2 : kept_min;
-    const bool wanted = p != NULL && cache.users > 0 && n_bytes <= kept_max;
-    while (wanted && (cache.n == SLOTS || cache.total + n_bytes > kept_max))
+    const size_t most = kept_max();
+    const bool wanted = p != NULL && cache.users > 0 && n_bytes <= most;
+    while (wanted && (cache.n == SLOTS || cache.total + n_bytes > most))
         drop_oldest();
     if (wanted) {
         cache.of[cache.n++] = (kept){ p, n_bytes };
@@ -87,6 +96,16 @@ static bool give(void *p, size_t n_bytes) {
     }
     pthread_mutex_unlock(&cache.lock);
     return wanted;
+}
+
+/* An analysis touches much memory once. The large pages that a virtual machine has free are those
+ * that its host took back: each costs a fault there, 2 s a gigabyte, where small ones cost a sixth.
+ */
+static bool is_analysing(void) {
+    pthread_mutex_lock(&cache.lock);
+    const bool analysing = cache.users > 0;
+    pthread_mutex_unlock(&cache.lock);
+    return analysing;
 }
 
 void *pl_block_alloc(size_t n_bytes) {
@@ -97,7 +116,7 @@ void *pl_block_alloc(size_t n_bytes) {
     if (p != NULL) return p;
     p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 #ifdef MADV_HUGEPAGE
-    if (p != MAP_FAILED) (void)madvise(p, whole, MADV_HUGEPAGE);
+    if (p != MAP_FAILED && !is_analysing()) (void)madvise(p, whole, MADV_HUGEPAGE);
 #endif
     if (p != MAP_FAILED) return p;
     (void)give(NULL, whole);

@@ -1,6 +1,6 @@
 /* Memory of tensors: large, and gone soon. Fresh pages cost more than what is computed into them,
- * so an analysis keeps freed blocks and uses them again: at most half as many bytes as were in use
- * at once, or 64 MB. */
+ * so an analysis keeps freed blocks and uses them again: with those in use a quarter more bytes
+ * than were in use at once, or 64 MB. */
 #ifndef PL_BLOCKS_H
 #define PL_BLOCKS_H
 

@@ -214,6 +214,14 @@ void pl_file_map_unref(pl_file_map *map) {
     if (__atomic_sub_fetch(&map->refs, 1, __ATOMIC_ACQ_REL) == 0) map_free(map);
 }
 
+void pl_file_map_forget(const pl_file_map *map, const void *data, size_t n_bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t from = (size_t)((const uint8_t *)data - map->data), to = from + n_bytes;
+    const size_t first = (from + page - 1) / page * page, end = to / page * page;
+    if (map->heap || end <= first || to > map->n_bytes) return; /* heap memory would be lost */
+    (void)madvise((void *)(uintptr_t)(map->data + first), end - first, MADV_DONTNEED);
+}
+
 /* Bits of an entry of /proc/PID/pagemap (Linux, admin-guide/mm/pagemap): in memory or swapped out,
  * and file-backed. A page that is neither in memory nor swapped was never touched; a private copy
  * is not file-backed. */

@@ -45,6 +45,10 @@ pl_status pl_file_map_open_regular(const char *path, pl_file_map **out, pl_err *
 pl_file_map *pl_file_map_ref(pl_file_map *map);
 void pl_file_map_unref(pl_file_map *map); /* NULL is fine */
 
+/* The bytes will hardly be read again: their pages no longer count as the process's memory. They
+ * stay as they are, and reading them fetches them anew. */
+void pl_file_map_forget(const pl_file_map *map, const void *data, size_t n_bytes);
+
 /* True if no page of a private mapping was written to: the page table shows that without reading
  * the bytes. False if unknown, and for heap memory. */
 bool pl_file_map_untouched(const void *data, size_t n_bytes);

@@ -170,6 +170,15 @@ void pl_json_put_double(pl_json *json, const char *key, double value) {
     pl_json_double(json, value);
 }
 
+void pl_json_put_known(pl_json *json, const char *key, double value) {
+    pl_json_key(json, key);
+    if (isnan(value)) {
+        pl_json_null(json);
+    } else {
+        pl_json_double(json, value);
+    }
+}
+
 void pl_json_put_bool(pl_json *json, const char *key, bool value) {
     pl_json_key(json, key);
     pl_json_bool(json, value);

@@ -37,6 +37,7 @@ void pl_json_put_string(pl_json *json, const char *key, const char *s);
 void pl_json_put_int(pl_json *json, const char *key, int64_t value);
 void pl_json_put_ints(pl_json *json, const char *key, const int64_t *values, size_t n);
 void pl_json_put_double(pl_json *json, const char *key, double value);
+void pl_json_put_known(pl_json *json, const char *key, double value); /* NAN writes null */
 void pl_json_put_bool(pl_json *json, const char *key, bool value);
 
 #endif

@@ -11,6 +11,7 @@
 #include "blame/blame_int.h"
 #include "blame/kind.h"
 #include "interp/raise.h"
+#include "ops/bound.h"
 #include "ops/op.h"
 #include "pair/layout.h"
 
@@ -236,14 +237,38 @@ static pl_status make_culprit(pl_blaming *j, const pl_value *value, const pl_seg
     return pl_blaming_flag(j, value, segment, a, d, err);
 }
 
+/* Nodes of the segment that do more than move elements. */
+static size_t count_rounding(const pl_segment *segment) {
+    size_t n = 0;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        n += segment->nodes[i]->n_in > 0 && segment->nodes[i]->def->bound != PL_BOUND_EXACT;
+    return n;
+}
+
 /* A function of one element, alone, within its bound: what it adds is its own arithmetic. Its error
- * may exceed a small value many times, as where a runtime clamps the tail of Sigmoid. Sums have
- * bounds too wide for this. */
+ * may exceed a small value many times, as where a runtime clamps the tail of Sigmoid, also if its
+ * elements are moved before they are recorded. Sums have bounds too wide for this. */
 static bool is_own_rounding(const pl_value *value, const pl_judgement *v,
                             const pl_segment *segment) {
     const pl_op_def *def = value->producer->def;
-    return segment->n_computing == 1 && v->q <= 1 && (def->flags & PL_OP_ELEMENTWISE) != 0 &&
-           def->bound != PL_BOUND_TODO;
+    if (v->q > 1 || def->bound == PL_BOUND_TODO) return false;
+    if (segment->n_computing == 1 && (def->flags & PL_OP_ELEMENTWISE) != 0) return true;
+    return count_rounding(segment) == 1 && pl_value_absolute_error(value, PL_UNDEFINED) > 0;
+}
+
+/* Moves the elements of such values, and of others that are near gold. */
+static bool moves_own_rounding(const pl_blaming *j, const pl_judgement *v,
+                               const pl_segment *segment, const pl_value *value) {
+    bool any = false;
+    if (segment->n_computing > 1 || v->q > 1 || value->producer->def->bound != PL_BOUND_EXACT)
+        return false;
+    for (size_t i = 0; i < segment->n_inputs; i++) {
+        const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
+        if (in->judged && in->verdict != PL_VERDICT_SAME && in->verdict != PL_VERDICT_WITHIN)
+            return false;
+        any = any || in->own;
+    }
+    return any;
 }
 
 /* The value is close to its replay: is it close to gold, too? */
@@ -257,7 +282,9 @@ static void judge_inherited(pl_blaming *j, const pl_value *value, pl_judgement *
     if (v->otherwise) return; /* gold follows the first reading of ONNX, so it does not apply */
     const double limit = INHERITED_RATIO * fmax(reference, floor_);
     if (isnan(v->propagated) || v->propagated <= limit) return;
-    if (v->amplified <= limit && is_own_rounding(value, v, segment)) return;
+    v->own = (v->amplified <= limit && is_own_rounding(value, v, segment)) ||
+             moves_own_rounding(j, v, segment, value);
+    if (v->own) return;
     double worst_in = 0;
     for (size_t i = 0; i < segment->n_inputs; i++) {
         const pl_judgement *in = &j->out->of[segment->inputs[i]->id];
@@ -290,6 +317,23 @@ done:
     return st;
 }
 
+/* Inside the model the largest number of a type does for Inf; in an output it is another answer, if
+ * B gives the Inf. */
+static pl_status hold_limit(pl_blaming *j, const pl_value *value, const pl_tensor *b,
+                            const pl_tensor *d, pl_judgement *v, pl_local_error *e, pl_err *err) {
+    pl_local_error of_b;
+    if (!value->is_output || e->n_limit == 0 || b == NULL) return PL_OK;
+    PL_TRY(pl_local_error_measure(j->options->pool, b, d, pl_replay_bound(j->local, value),
+                                  pl_blaming_native(j, value, b), &of_b, err));
+    if (of_b.n_limit > 0 || of_b.kind != PL_LOCAL_MEASURED) return PL_OK;
+    if (e->kind != PL_LOCAL_NONFINITE) e->worst = e->limit_at;
+    e->kind = PL_LOCAL_NONFINITE;
+    e->n_bad += e->n_limit;
+    v->q = e->q = (double)INFINITY;
+    v->excuse = "";
+    return PL_OK;
+}
+
 /* B is a recording and may be of another computation: accept only as much of its error as rounding
  * explains. */
 static void cap_reference(pl_judgement *v, pl_dtype native) {
@@ -299,10 +343,9 @@ static void cap_reference(pl_judgement *v, pl_dtype native) {
 }
 
 static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_tensor *a,
-                              const pl_tensor *b, const pl_tensor *d, pl_judgement *v,
-                              pl_err *err) {
+                              const pl_tensor *b, const pl_tensor *gold, const pl_tensor *d,
+                              pl_judgement *v, pl_err *err) {
     const pl_dtype native = pl_blaming_native(j, value, a);
-    const pl_tensor *gold = j->gold == NULL ? NULL : tensor_of(pl_replay_get(j->gold, value));
     pl_local_error e;
     pl_segment segment;
     PL_TRY(measure_local(j, value, a, d, &e, err));
@@ -326,6 +369,7 @@ static pl_status judge_tensor(pl_blaming *j, const pl_value *value, const pl_ten
         v->q = e.q / fmax(1, isnan(v->q_ref) ? 1 : v->q_ref);
         v->otherwise = v->excuse == pl_excuse_otherwise;
     }
+    if (v->q <= PL_Q_CULPRIT) PL_TRY(hold_limit(j, value, b, d, v, &e, err));
     v->local_class = e.kind;
     v->local = e.rms;
     v->n_bad = e.n_bad;
@@ -347,6 +391,77 @@ static void unverified(pl_blaming *j, pl_judgement *v, const char *why) {
     v->reason = or_empty(pl_arena_strdup(j->out->arena, why));
     j->out->n_unreplayed++;
     if (*j->out->first_unreplayed == '\0') j->out->first_unreplayed = v->reason;
+}
+
+/* One of the tensors of a value with those elements that mean nothing taken from its replay, so
+ * that they are equal on all sides. *out is a new reference, or NULL. */
+static pl_status level(const pl_ranges *nothing, const pl_tensor *t, const pl_tensor *d,
+                       pl_tensor **out, pl_err *err) {
+    *out = NULL;
+    if (t == NULL) return PL_OK;
+    if (nothing != NULL) return pl_ranges_replace(nothing, t, d, out, err);
+    *out = pl_tensor_ref(t);
+    return PL_OK;
+}
+
+static pl_status judge_leveled(pl_blaming *j, const pl_value *value, const pl_tensor *a,
+                               const pl_tensor *b, const pl_tensor *d, pl_judgement *v,
+                               pl_err *err) {
+    const pl_ranges *nothing = pl_dont_care_of(&j->dont_care, value);
+    pl_tensor *dense = NULL, *la = NULL, *lb = NULL, *lg = NULL;
+    pl_status st = PL_OK;
+    PL_TRY_GOTO(done, st, pl_tensor_contiguous(a, &dense, err));
+    PL_TRY_GOTO(done, st, level(nothing, dense, d, &la, err));
+    PL_TRY_GOTO(done, st, level(nothing, b, d, &lb, err));
+    if (j->gold != NULL)
+        PL_TRY_GOTO(done, st,
+                    level(nothing, tensor_of(pl_replay_get(j->gold, value)), d, &lg, err));
+    st = judge_tensor(j, value, la, lb, lg, d, v, err);
+done:
+    pl_tensor_unref(dense);
+    pl_tensor_unref(la);
+    pl_tensor_unref(lb);
+    pl_tensor_unref(lg);
+    return st;
+}
+
+/* A value of which no element is defined cannot be judged. */
+static void note_undefined(pl_blaming *j, const pl_value *value, const pl_datum *a,
+                           pl_judgement *v) {
+    const pl_ranges *nothing = pl_dont_care_of(&j->dont_care, value);
+    if (nothing == NULL || tensor_of(a) == NULL) return;
+    v->n_undefined = pl_ranges_count(nothing);
+    if (v->n_undefined < a->tensor->n_elements) return;
+    if (!v->facts.unreplayed)
+        unverified(j, v, "every element depends on elements that an operator leaves undefined");
+    v->facts.undefined = true;
+}
+
+/* Shows a judged value. Elements that mean nothing are zeros on every side. */
+static pl_status show_value(pl_blaming *j, const pl_value *value, const pl_datum *a,
+                            const pl_datum *b, pl_err *err) {
+    pl_datum *all[3] = { pl_datum_ref(a), b == NULL ? NULL : pl_datum_ref(b), NULL };
+    const pl_datum *gold = j->gold == NULL ? NULL : pl_replay_get(j->gold, value);
+    pl_status st = PL_OK;
+    if (gold != NULL) all[2] = pl_datum_ref(gold);
+    for (int i = 0; i < 3 && st == PL_OK; i++)
+        if (all[i] != NULL) st = pl_dont_care_hide(&j->dont_care, value, &all[i], err);
+    if (st == PL_OK)
+        st = j->options->visit(j->options->visit_ctx, value, all[0], all[1], all[2], err);
+    for (int i = 0; i < 3; i++)
+        pl_datum_unref(all[i]);
+    return st;
+}
+
+static pl_status show_culprit(pl_blaming *j, const pl_value *value, const pl_tensor *d,
+                              pl_err *err) {
+    const pl_ranges *nothing = pl_dont_care_of(&j->dont_care, value);
+    pl_tensor *shown = NULL;
+    PL_TRY(level(nothing, d, NULL, &shown, err));
+    const pl_status st = j->options->culprit(j->options->visit_ctx, value, shown,
+                                             pl_replay_bound(j->local, value), err);
+    pl_tensor_unref(shown);
+    return st;
 }
 
 /* Judges a recorded value and uses it instead of its replay from then on. `why` is set when there
@@ -383,18 +498,12 @@ static pl_status judge_value(pl_blaming *j, const pl_value *value, const char *w
     } else {
         v->fallback = (value->producer->def->flags & PL_OP_NO_FP64) != 0;
         PL_TRY_GOTO(done, st, pl_blaming_view(j, value, &a, d->tensor, v, err));
-        pl_tensor *dense = NULL;
-        st = pl_tensor_contiguous(a->tensor, &dense, err);
-        if (st == PL_OK) st = judge_tensor(j, value, dense, tensor_of(b), d->tensor, v, err);
-        pl_tensor_unref(dense);
+        st = judge_leveled(j, value, a->tensor, tensor_of(b), d->tensor, v, err);
         if (st == PL_OK && v->verdict == PL_VERDICT_CULPRIT && j->options->culprit != NULL)
-            st = j->options->culprit(j->options->visit_ctx, value, d->tensor,
-                                     pl_replay_bound(j->local, value), err);
+            st = show_culprit(j, value, d->tensor, err);
     }
-    if (st == PL_OK && j->options->visit != NULL) {
-        const pl_datum *gold = j->gold == NULL ? NULL : pl_replay_get(j->gold, value);
-        st = j->options->visit(j->options->visit_ctx, value, a, b, gold, err);
-    }
+    note_undefined(j, value, a, v);
+    if (st == PL_OK && j->options->visit != NULL) st = show_value(j, value, a, b, err);
     /* Later nodes used the run's value, unless its shape makes that impossible. */
     const bool usable = v->local_class != PL_LOCAL_SHAPE || why != NULL || d == NULL;
     if (st == PL_OK && usable) st = pl_replay_put(j->local, value, a, NULL, err);
@@ -433,7 +542,7 @@ static double work_of(const pl_blaming *j, const pl_node *node) {
     double n = 0;
     for (uint32_t i = 0; i < node->n_out; i++)
         n += elements_of(j->gold, node->out[i]);
-    if ((node->def->flags & PL_OP_SUMS) == 0 || node->n_in < 2) return STEPS * n;
+    if ((node->def->flags & PL_OP_SUMS) == 0 || node->n_in < 2) return (double)STEPS * n;
     return sqrt(n * elements_of(j->gold, node->in[0]) * elements_of(j->gold, node->in[1]));
 }
 
@@ -562,6 +671,7 @@ static void judge_release(pl_blaming *j) {
     pl_segmenter_release(&j->segmenter);
     pl_replay_free(j->gold);
     pl_replay_free(j->local);
+    pl_dont_care_release(&j->dont_care);
 }
 
 pl_status pl_blame_run(pl_model *model, pl_datum *const *in, const pl_run_data *a,
@@ -572,6 +682,8 @@ pl_status pl_blame_run(pl_model *model, pl_datum *const *in, const pl_run_data *
     const pl_graph *graph = model->graph;
     pl_status st = PL_OK;
     PL_TRY_GOTO(done, st, judge_init(&j, err));
+    PL_TRY_GOTO(done, st,
+                pl_dont_care_find(model, in, pl_pool_threads(options->pool), &j.dont_care, err));
     PL_TRY_GOTO(done, st, put_inputs(&j, err));
     for (size_t i = 0; i < graph->n_nodes; i++) {
         PL_TRY_GOTO(done, st, visit_node(&j, graph->nodes[i], err));

@@ -27,6 +27,7 @@ typedef struct pl_run_data {
     /* May be NULL. The run is of another model, in which this value has another shape. */
     bool (*reshaped)(void *ctx, const pl_value *value);
     const pl_arithmetic *arithmetic; /* precision profile of the run; NULL = rounding only */
+    bool adds_f16;                   /* kernels of its CPU may add float16 numbers in float16 */
 } pl_run_data;
 
 typedef struct pl_judgement { /* about one value of the main graph that the run has */
@@ -38,9 +39,11 @@ typedef struct pl_judgement { /* about one value of the main graph that the run 
     double reference;                    /* rms of the reference run against gold */
     double scale;                        /* rms of gold */
     const char *excuse, *reason;         /* "" */
+    bool own;                 /* far from gold by its own rounding, which its bound allows */
     bool otherwise;           /* it, or its inputs, follow another reading of ONNX than gold does */
     const char *kind, *where; /* of culprits; else "" */
     int64_t n_bad;
+    int64_t n_undefined; /* elements that were not compared (interp/dont_care.h) */
     pl_local_class local_class;
     const int64_t *view; /* the model's dims, if the run has the right elements in other dims */
     int view_rank;

@@ -5,6 +5,7 @@
 #include "blame/blame.h"
 #include "blame/kind.h"
 #include "blame/segment.h"
+#include "interp/dont_care.h"
 #include "interp/replay.h"
 
 typedef struct pl_flagged { /* a culprit value, in order */
@@ -21,6 +22,7 @@ typedef struct pl_blaming {
     pl_blame *out;
     pl_replay *gold;  /* fp64 from the inputs */
     pl_replay *local; /* fp64 with bounds, on the run's own values */
+    pl_dont_care dont_care;
     pl_segmenter segmenter;
     const struct pl_op_def **repeated; /* rows of which a large node was repeated */
     size_t n_repeated, repeated_capacity;
@@ -67,10 +69,17 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
 extern const char pl_kind_saturated_name[];
 pl_status pl_kind_saturated(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                             const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
+/* kind_rows.c: detects dynamic quantisation with a scale for each row; otherwise the kind stays. */
+pl_status pl_kind_rows(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                       const pl_tensor *a, pl_kind_fit *kind, pl_err *err);
 /* kind_hardware.c: detects bf16 or TF32 products, flushed denormals and fused multiply-add;
  * otherwise leaves the kind as it is. */
 pl_status pl_kind_hardware(pl_blaming *j, const pl_segment *segment, const pl_value *value,
                            const pl_tensor *a, pl_kind_fit *kind, pl_err *err);
+/* kind_attention.c: detects a wrong scale, mask, window, rotary row, cache position or order of
+ * heads; otherwise leaves the kind as it is. */
+pl_status pl_kind_attention(pl_blaming *j, const pl_segment *segment, const pl_value *value,
+                            const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err);
 /* A culprit, with what its fault added; a and d may be NULL. */
 /* The verdict by the facts of the replay. */
 void pl_judgement_decide(pl_judgement *v);

@@ -23,12 +23,14 @@ typedef enum excuse_bits {
     OTHERWISE = 128,      /* the other reading where ONNX is ambiguous */
     FITTED_BIAS = 256,    /* a float bias rounded with a scale that is to blame */
     WIDE_DATA_CASTS = 64, /* but not for constants, which were folded and rounded */
+    F16_SUMS = 512,       /* added in float16 */
 } excuse_bits;
 
 typedef struct excuse_row {
     const char *name;
     unsigned bits;
     bool (*applies)(const pl_blaming *j, const pl_segment *segment, const pl_value *value);
+    bool f16_only; /* only for a value that the run holds in float16 */
 } excuse_row;
 
 static bool is_low(pl_dtype dtype) {
@@ -149,6 +151,19 @@ static bool has_misled_bias(const pl_blaming *j, const pl_segment *segment, cons
     return pl_bias_misled(j, segment) != NULL;
 }
 
+/* CPUs with float16 arithmetic have kernels that add in it (ONNX Runtime on ARM64: convolutions,
+ * pools and Softmax). What its other kernels compute is wider in the recording (f16_only). */
+static bool adds_f16(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    if (!j->a->adds_f16 || !has_low(j, segment, value)) return false;
+    for (size_t i = 0; i < segment->n_nodes; i++)
+        if (pl_node_has_flag(segment->nodes[i], PL_OP_REDUCTION | PL_OP_SUMS)) return true;
+    return false;
+}
+
+static bool adds_f16_folded(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
+    return adds_f16(j, segment, value) && has_folding(j, segment, value);
+}
+
 static bool has_open(const pl_blaming *j, const pl_segment *segment, const pl_value *value) {
     (void)j;
     (void)value;
@@ -160,16 +175,20 @@ static bool has_open(const pl_blaming *j, const pl_segment *segment, const pl_va
 const char pl_excuse_otherwise[] = "ONNX leaves this open; this reading is also valid";
 
 static const excuse_row rows[] = {
-    { pl_excuse_otherwise, OTHERWISE, has_open },
-    { "inputs rounded to the declared type", ROUND_INPUTS, has_low },
-    { "a low-precision copy of an input", ALLOW_INPUTS, has_copies },
-    { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding },
-    { "bias quantised by the runtime", QUANTISED_BIAS, has_bias },
-    { "bias quantised with a scale that is to blame", FITTED_BIAS, has_misled_bias },
-    { "computed wider than declared", WIDE_CASTS, has_wide },
-    { "computed wider than declared, except for weights", WIDE_DATA_CASTS, has_wide },
+    { pl_excuse_otherwise, OTHERWISE, has_open, false },
+    { "inputs rounded to the declared type", ROUND_INPUTS, has_low, false },
+    { "a low-precision copy of an input", ALLOW_INPUTS, has_copies, false },
+    { "weights rounded after folding", ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS, has_folding,
+      false },
+    { "bias quantised by the runtime", QUANTISED_BIAS, has_bias, false },
+    { "bias quantised with a scale that is to blame", FITTED_BIAS, has_misled_bias, false },
+    { "computed wider than declared", WIDE_CASTS, has_wide, false },
+    { "computed wider than declared, except for weights", WIDE_DATA_CASTS, has_wide, false },
     { "computed wider than declared, weights rounded after folding",
-      ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS | WIDE_CASTS, has_wide_folding },
+      ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS | WIDE_CASTS, has_wide_folding, false },
+    { "added in float16 by this CPU's kernels", ROUND_INPUTS | F16_SUMS, adds_f16, true },
+    { "added in float16 by this CPU's kernels, weights rounded after folding",
+      ROUND_INPUTS | ALLOW_INPUTS | FOLDED_WEIGHTS | F16_SUMS, adds_f16_folded, true },
 };
 
 /* ---- replaying a segment with an allowance ---- */
@@ -291,6 +310,7 @@ static pl_status replay_segment(pl_blaming *j, const pl_segment *segment, unsign
                                         .seed = j->options->seed,
                                         .arithmetic = j->a->arithmetic,
                                         .native = (bits & NATIVE) != 0,
+                                        .u_acc = (bits & F16_SUMS) != 0 ? 0x1p-11 : 0,
                                         .otherwise = (bits & OTHERWISE) != 0 };
     PL_TRY(pl_replay_new(j->model, &options, out, err));
     for (size_t i = 0; i < segment->n_inputs; i++)
@@ -488,6 +508,7 @@ pl_status pl_excuse_try(pl_blaming *j, const pl_segment *segment, const pl_value
         bool helped = false;
         const pl_local_error before = *e;
         if (!rows[i].applies(j, segment, value)) continue;
+        if (rows[i].f16_only && a->dtype != PL_F16) continue;
         PL_TRY(try_row(j, &rows[i], segment, value, a, e, &helped, err));
         if (helped && (rows[i].bits & OTHERWISE) != 0 && e->q / plain > PL_Q_CULPRIT) {
             *e = before; /* neither reading fits: judge by the first */

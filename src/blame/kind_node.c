@@ -193,8 +193,12 @@ pl_status pl_kind_of_node(pl_blaming *j, const pl_segment *segment, const pl_val
                           const pl_tensor *a, const pl_tensor *d, pl_kind_fit *kind, pl_err *err) {
     bool swapped = false;
     PL_TRY(pl_kind_saturated(j, segment, value, a, d, kind, err));
+    PL_TRY(pl_kind_rows(j, segment, value, a, kind, err));
     if (kind->remedy == NULL) PL_TRY(pl_kind_hardware(j, segment, value, a, kind, err));
     if (kind->remedy != NULL) return PL_OK;
+    const char *before = kind->text;
+    PL_TRY(pl_kind_attention(j, segment, value, a, d, kind, err));
+    if (kind->text != before) return PL_OK;
     const bool open = strcmp(kind->kind, "other") == 0;
     if (open || strcmp(kind->kind, "linear") == 0 || strcmp(kind->kind, "permuted") == 0) {
         PL_TRY(find_swapped(j, segment, value, a, &swapped, err));

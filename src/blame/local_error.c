@@ -12,6 +12,7 @@ enum { BLOCK = 8192 };
 typedef struct partial { /* of one block; combined in order */
     double q, sum_sq, sum_dd, max_abs;
     int64_t worst, n_bad;
+    int64_t n_limit, limit_at;
     bool nonfinite;
 } partial;
 
@@ -75,7 +76,10 @@ static void measure_one(const measure *m, int64_t i, double a, double d, double 
     const double bound = m->bound == NULL ? 0 : m->bound[i];
     double q = 0;
     if (!isfinite(a) || !isfinite(d)) {
-        if (nonfinite_agree(m, a, d, bound)) return;
+        if (nonfinite_agree(m, a, d, bound)) {
+            if (isinf(d) && isfinite(a) && p->n_limit++ == 0) p->limit_at = i;
+            return;
+        }
         p->nonfinite = true;
         q = (double)INFINITY;
     } else {
@@ -221,6 +225,8 @@ pl_status pl_local_error_measure(pl_pool *pool, const pl_tensor *a, const pl_ten
         out->max_abs = fmax(out->max_abs, p->max_abs);
         out->n_bad += p->n_bad;
         if (p->nonfinite) out->kind = PL_LOCAL_NONFINITE;
+        if (p->n_limit > 0 && out->n_limit == 0) out->limit_at = p->limit_at;
+        out->n_limit += p->n_limit;
         if (p->worst >= 0 && (out->worst < 0 || p->q > out->q)) {
             out->q = p->q;
             out->worst = p->worst;

@@ -23,6 +23,8 @@ typedef struct pl_local_error {
     double q;
     int64_t worst;              /* element with the largest q; -1 = none */
     int64_t n, n_bad;           /* elements; those with q > PL_Q_CULPRIT or a non-finite mismatch */
+    int64_t n_limit, limit_at;  /* the largest number of the type for Inf, which is fine: how many,
+                                   the first */
     double rms, max_abs, rms_d; /* of a - d over the finite ones; of d */
 } pl_local_error;
 

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "blame/spread.h"
 #include "blame/sync_int.h"
+#include "ops/bound.h"
 #include "pair/effective.h"
 #include "pair/layout.h"
 #include "session/detail.h"
@@ -146,6 +147,7 @@ static pl_status measure_tensors(const syncing *s, pl_pool *pool, work *w, const
                                      pl_precision_of(a->dtype, b->dtype), p->precision),
                                  .dtype = a->dtype,
                                  .step = w->step,
+                                 .absolute = w->absolute,
                                  .rounded = w->rounded };
     if (!pl_tensor_same_shape(a, b) || !pl_judge_types_fit(a->dtype, b->dtype)) {
         compare_metadata(p, why, sizeof why);
@@ -549,12 +551,15 @@ static uint32_t value_of_work(const syncing *s, int side, const work *w) {
     return r == NULL ? PL_PAIR_NONE : value_of(&s->graph[side], r);
 }
 
-static double step_of_work(const syncing *s, int side, const work *w) {
+/* From the model, where there is one. */
+static void allow_for_operator(const syncing *s, int side, work *w) {
     const pl_record *r = side == 0 ? w->a : w->b;
     const pl_model *model = s->side[side]->model;
-    if (r == NULL || model == NULL || *r->graph != '\0') return 0;
+    if (r == NULL || model == NULL || *r->graph != '\0' || !pl_dtype_is_float(r->dtype)) return;
     const pl_value *v = pl_graph_find(model->graph, r->value);
-    return v == NULL || v->producer == NULL || !pl_dtype_is_float(r->dtype) ? 0 : pl_code_step(v);
+    if (v == NULL || v->producer == NULL) return;
+    w->step = fmax(w->step, pl_code_step(v));
+    w->absolute = fmax(w->absolute, pl_value_absolute_error(v, r->dtype));
 }
 
 /* again: values measured to have the same bits shield later ones from what was before them. */
@@ -581,7 +586,7 @@ static pl_status apply_precision(syncing *s, int side, bool count_weights, bool 
         work *w = &s->works[i];
         const uint32_t v = value_of_work(s, side, w);
         if (v == PL_PAIR_NONE) continue;
-        w->step = fmax(w->step, step_of_work(s, side, w));
+        allow_for_operator(s, side, w);
         w->point->precision = pl_precision_coarser(w->point->precision, of[v]);
         w->rounded = w->rounded || rounded[v];
     }

@@ -14,9 +14,10 @@ typedef struct pl_sync_work {
     pl_sync_point *point;
     int64_t n_bytes; /* of both sides, for progress and for the choice of threads */
     pl_judged judged;
-    bool done;    /* judged is set */
-    bool rounded; /* its integers come from reals */
-    double step;  /* value of one code, if the floats are only dequantised codes */
+    bool done;       /* judged is set */
+    bool rounded;    /* its integers come from reals */
+    double absolute; /* what any element may be off by (pl_value_absolute_error) */
+    double step;     /* value of one code, if the floats are only dequantised codes */
     double *user;
     bool wants_detail;
     pl_status st;

@@ -93,6 +93,8 @@ static bool fail_option(const pl_command *command, const char *given, plumb_erro
     size_t n = 0;
     for (; n < OPTIONS_MAX && command->options[n].name != NULL; n++)
         names[n] = command->options[n].name;
+    for (size_t i = 0; i < N_COMMON && n < OPTIONS_MAX; i++)
+        names[n++] = pl_args_common[i].name;
     const char *at = given + strspn(given, "-");
     snprintf(word, sizeof(word), "%.*s", (int)strcspn(at, "="), at);
     if (given[0] == '-' && given[1] == '-') near = plumb_nearest(word, names, n);

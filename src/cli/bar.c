@@ -103,7 +103,7 @@ static void line_format(char out[LINE_MAX_BYTES], const pl_bar *bar, int64_t don
     if (done < 0) done = 0;
     if (done > total) done = total;
     const double fraction = (double)done / (double)total;
-    const int n_full = (int)(fraction * BAR_CELLS);
+    const int n_full = (int)(fraction * (double)BAR_CELLS);
     char cells[BAR_CELLS + 1];
     for (int i = 0; i < BAR_CELLS; i++)
         cells[i] = i < n_full ? '#' : '-';

@@ -29,6 +29,7 @@ static bool read_options(const pl_args *args, plumb_analyze_options *o, plumb_in
     o->skip_determinism = pl_args_flag(args, "skip-determinism");
     o->skip_gold = pl_args_flag(args, "skip-gold");
     o->skip_search = pl_args_flag(args, "skip-search");
+    o->pack = pl_args_flag(args, "pack");
     write->rollup = pl_args_value(args, "by");
     o->map = pl_args_value(args, "map");
     o->baseline = pl_args_value(args, "baseline");
@@ -238,6 +239,7 @@ static const pl_option options[] = {
     { 0, "reference-model", "FILE", "run this model on --reference as B" },
     { 'o', "output", "DIR", "session directory (default plumb-out/NAME-TIME)" },
     { 0, "save", "WHAT", "tensors to save: all (default below 2 GB), suspects or none" },
+    { 0, "pack", NULL, "copy large weights into the session (else it names their file)" },
     PL_OPTIONS_BACKEND,
     PL_OPTION_INJECT,
     PL_OPTIONS_INPUTS,

@@ -33,6 +33,7 @@ static bool read_options(const pl_args *args, plumb_compare_options *o, plumb_in
     o->profile = pl_args_value(args, "profile");
     o->same = pl_args_value(args, "same");
     o->map = pl_args_value(args, "map");
+    o->weights = pl_args_value(args, "weights");
     o->export_map = pl_args_value(args, "export-map");
     o->keep_views = pl_args_flag(args, "keep-views");
     o->strict_pairs = pl_args_flag(args, "strict-pairs");
@@ -111,7 +112,7 @@ done:
 static const pl_option options[] = {
     { 'o', "output", "DIR", "session directory (default plumb-out/NAME-TIME)" },
     { 0, "no-session", NULL, "do not write a session" },
-    { 0, "pack", NULL, "copy all tensors into the session" },
+    { 0, "pack", NULL, "copy all tensors and weights into the session" },
     { 0, "stable-output", NULL, "leave out dates, times and memory" },
     { 0, "profile", "NAME", "rule for values: plumb (default) or torch" },
     { 0, "same", "KEY=VALUE,…", "options of PyTorch's same() (requires --profile torch)" },
@@ -122,6 +123,7 @@ static const pl_option options[] = {
     { 0, "format", "NAME", "json, csv, md, junit, github, sarif, model-explorer" },
     { 0, "map", "FILE", "map from values of A to values of B" },
     { 0, "export-map", "FILE", "write the pairs found, to edit and pass to --map" },
+    { 0, "weights", "FILE.gguf", "run the model on the weights that the recorded engine had" },
     { 0, "keep-views", NULL, "also compare outputs of Reshape and other views" },
     { 0, "strict-pairs", NULL, "use only certain pairs, not likely ones" },
     { 0, "limits", "FILE", "colour limits by value, op type, dtype or precision" },

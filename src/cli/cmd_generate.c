@@ -142,7 +142,8 @@ static const pl_option options[] = {
     { 0, "logits", "NAME", "the output that holds the logits" },
     { 0, "explain-inputs", NULL, "print what each input gets, and stop" },
     { 0, "self-test", "NAMES",
-      "no reference: check A against itself: all, prefill, chunks, batch, padding, left-padding" },
+      "no reference: check A against itself: all, prefill, chunks, batch, padding, cache, "
+      "left-padding" },
     { 0, "skip-analysis", NULL, "compare outputs and state only" },
     { 0, "save-step", "N", "write A's inputs of this step to DIR/feed-N, for analyze and minify" },
     { 'o', "output", "DIR", "directory for the sessions (default plumb-out/NAME-TIME)" },

@@ -56,6 +56,7 @@ static bool read_options(const pl_args *args, plumb_minify_options *o, given *g,
     o->strip_weights = pl_args_flag(args, "strip-weights");
     o->stable_output = pl_args_flag(args, "stable-output");
     o->zip = pl_args_flag(args, "zip");
+    o->pack = pl_args_flag(args, "pack");
     o->bisect = pl_args_flag(args, "bisect");
     o->keep_other = pl_args_flag(args, "keep-other");
     o->trust = pl_args_flag(args, "trust");
@@ -186,6 +187,7 @@ static const pl_option options[] = {
     { 0, "strip-weights", NULL, "replace weights that the failure does not need" },
     { 0, "bisect", NULL, "name the optimisation level or pass that causes it, in the repro too" },
     { 0, "stable-output", NULL, "leave out versions, CPU and times" },
+    { 0, "pack", NULL, "copy weights above 256 MB into the repro, too (else it names their file)" },
     { 0, "zip", NULL, "also pack the repro into one file" },
     { 'o', "output", "DIR", "repro directory (default plumb-out/NAME-TIME)" },
     { 'q', "quiet", NULL, "do not print the log of strategies" },

@@ -20,7 +20,7 @@ static const group groups[] = {
     { "Backends", " backend reference reference-model reference-amp amp eval no-eval fp64 backward loss-output"
                   " grad-seed timeout memory-limit sandbox threads jobs inject explain fresh-cache shard deaths worker debug-dir repro-level"
                   " no-data repeat profile-nodes plugin trust " },
-    { "What to compare", " accuracy strict-accuracy no-accuracy profile precision-profile same tol rtol atol metric map strict-pairs keep-views limits"
+    { "What to compare", " accuracy strict-accuracy no-accuracy profile precision-profile same tol rtol atol metric map weights strict-pairs keep-views limits"
                          " baseline write-baseline reuse skip-determinism skip-gold skip-search bisect advise advise-metric name op"
                          " module runs check fail-code fail-regex check-str signature query max-queries max-time"
                          " checkpoints resume strip-weights keep-other merge diff steps force sample cache logits skip-analysis self-test " },

@@ -62,7 +62,7 @@ static bool is_eager(const char *spec) {
 /* eager does not run behind the guard, so the guard's limits would have no effect. */
 static bool check_limits(const pl_args *args, plumb_error *err) {
     static const char *const limits[] = { "timeout", "memory-limit" };
-    static const char *const commands[] = { "run", "record", "test" };
+    static const char *const commands[] = { "run", "record", "test", "compare" };
     const char *name = args->command->name;
     bool mine = false;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

@@ -8,12 +8,25 @@
 
 #include "cli/args.h"
 
+/* A session was made on inputs that its folder does not give as a test folder does: a verdict on
+ * generated ones would be taken for one on those. */
+static bool is_no_session(const char *dir, plumb_error *err) {
+    char path[4096];
+    const int n = snprintf(path, sizeof(path), "%s/session.json", dir);
+    if (n < 0 || (size_t)n >= sizeof(path) || access(path, F_OK) != 0) return true;
+    return pl_args_fail(err, PLUMB_E_INVALID,
+                        "'%s' is a session, not a model or a recording; pass %s/model.onnx and "
+                        "the inputs that it was made with (without any they are generated)",
+                        dir, dir);
+}
+
 /* A folder given as the model provides its inputs: one allocation, like pl_args_all. The folder may
  * be a stranger's, so a link in it is not followed. */
 static bool take_folder(const pl_args *args, plumb_inputs *out, plumb_error *err) {
     const char *dir = args->n_positional > 0 ? args->positional[0] : "";
     const size_t n = strlen(dir) + sizeof("/test_data_set_0");
     if (out->n_files > 0 || out->n_sets > 0 || dir[0] == '\0') return true;
+    if (!is_no_session(dir, err)) return false;
     char **sets = malloc(2 * sizeof(char *) + n);
     if (sets == NULL) return pl_args_no_memory(err);
     char *path = (char *)(sets + 2);

@@ -75,5 +75,5 @@ pl_status pl_api_text_take(pl_buf *buf, char **text, pl_err *err) {
 }
 
 const char *pl_api_model_file(const plumb_model *m) {
-    return m->edited || m->model->path[0] == '\0' ? NULL : m->model->path;
+    return m->edited || m->model->referring || m->model->path[0] == '\0' ? NULL : m->model->path;
 }

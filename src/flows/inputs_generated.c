@@ -10,6 +10,7 @@
 #include "base/decimal.h"
 #include "base/nearest.h"
 #include "base/rng.h"
+#include "base/size.h"
 #include "ops/op.h"
 
 typedef struct value_range {
@@ -70,7 +71,9 @@ static pl_status parse_range(const pl_graph *graph, const plumb_inputs *source, 
 /* How the operators that read an input interpret its integers. */
 typedef struct meaning {
     int64_t low, high;
-    bool mask; /* every row begins with a 1: a mask that hides everything is useless */
+    bool mask;     /* every row begins with a 1: a mask that hides everything is useless */
+    bool distinct; /* counted up from `low` */
+    bool steps;    /* from `low` to `high` in equal steps */
 } meaning;
 
 static int64_t dim_of(const pl_node *node, int input, int64_t axis, const pl_strmap *dims) {
@@ -105,6 +108,37 @@ static void length(meaning *m, int64_t n) {
     m->low = 1;
 }
 
+/* The smallest dim of input 0 that a row of indices reaches. */
+static void tuple(const pl_node *node, const pl_value *value, const pl_strmap *dims, meaning *m) {
+    const pl_type *type = value->type;
+    const bool known = type != NULL && type->has_rank && type->rank > 0;
+    const int64_t n = known ? dim_of(node, 1, type->rank - 1, dims) : -1;
+    const int64_t first = pl_attr_int(node, "batch_dims");
+    for (int64_t i = first; i >= 0 && i < first + n && i < PL_RANK_MAX; i++) {
+        const int64_t d = dim_of(node, 0, i, dims);
+        if (d >= 0) at_most(m, d - 1);
+    }
+}
+
+static int rank_of(const pl_value *v) {
+    if (v != NULL && v->init != NULL) return v->init->rank;
+    const pl_type *type = v == NULL ? NULL : v->type;
+    return type != NULL && type->kind == PL_TYPE_TENSOR && type->has_rank ? type->rank : -1;
+}
+
+static void read_shape_port(const pl_node *node, const pl_value *value, unsigned flags,
+                            const pl_strmap *dims, meaning *m) {
+    if ((flags & PL_PORT_TUPLE) != 0) tuple(node, value, dims, m);
+    if ((flags & PL_PORT_CLASS) != 0 && dim_of(node, 0, 1, dims) >= 0)
+        at_most(m, dim_of(node, 0, 1, dims) - 1);
+    if ((flags & PL_PORT_AXES) != 0 && rank_of(node->in[0]) > 0) {
+        at_most(m, rank_of(node->in[0]) - 1);
+        m->distinct = true;
+    }
+    if ((flags & PL_PORT_COUNT) != 0) length(m, dim_of(node, 0, pl_attr_int(node, "axis"), dims));
+    if ((flags & PL_PORT_POSITIVE) != 0 && m->low == 0 && m->high > 0) m->low = 1;
+}
+
 static void read_port(const pl_node *node, const pl_value *value, unsigned flags,
                       const pl_strmap *dims, meaning *m) {
     const int rank = value->type != NULL && value->type->has_rank ? value->type->rank : -1;
@@ -131,6 +165,27 @@ static void read_port(const pl_node *node, const pl_value *value, unsigned flags
     }
 }
 
+/* Ports of attention over pages: input 0 holds the new tokens, 3 the pages, 7 says whose they are,
+ * 8 has a row for each position. */
+static void read_page_port(const pl_node *node, unsigned flags, const pl_strmap *dims, meaning *m) {
+    const int64_t tokens = dim_of(node, 0, 0, dims), pages = dim_of(node, 3, 0, dims);
+    const int64_t page = dim_of(node, 3, 1, dims), each = dim_of(node, 7, 1, dims);
+    int64_t room = 0, slots = 0;
+    if ((flags & PL_PORT_OFFSETS) != 0 && tokens >= 0) {
+        *m = (meaning){ .high = tokens, .steps = true };
+    }
+    if ((flags & PL_PORT_PAGES) != 0 && tokens >= 0 && pl_i64_mul(page, each, &room)) {
+        at_most(m, room - tokens);
+        if (dim_of(node, 8, 0, dims) >= 0) at_most(m, dim_of(node, 8, 0, dims) - tokens);
+    }
+    if ((flags & PL_PORT_SLOTS) != 0 && pl_i64_mul(pages, page, &slots) && slots > 0) {
+        *m = (meaning){ .high = slots - 1, .distinct = true };
+    }
+    if ((flags & PL_PORT_DISTINCT) != 0 && PL_PORT_ROWS_INPUT(flags) == 3 && pages > 0) {
+        *m = (meaning){ .high = pages - 1, .distinct = true };
+    }
+}
+
 /* Looks through operators with one input that keep the elements. */
 static void find_meaning(const pl_graph *graph, const pl_value *value, const pl_strmap *dims,
                          int depth, meaning *m) {
@@ -141,6 +196,8 @@ static void find_meaning(const pl_graph *graph, const pl_value *value, const pl_
         for (uint32_t k = 0; k < node->n_in && port->name != NULL; k++, port++) {
             if (node->in[k] != value) continue;
             read_port(node, value, port->flags, dims, m);
+            read_shape_port(node, value, port->flags, dims, m);
+            read_page_port(node, port->flags, dims, m);
             const bool keeps = (node->def->flags & (PL_OP_VIEW | PL_OP_CAST)) != 0;
             if (k == 0 && keeps && depth < 4 && node->n_out > 0 && node->out[0] != NULL) {
                 find_meaning(graph, node->out[0], dims, depth + 1, m);
@@ -178,10 +235,11 @@ static pl_status fill_strings(pl_tensor *t, const plumb_inputs *source, uint64_t
 
 static meaning meaning_of(const pl_tensor *t, const pl_model *model, const pl_value *value,
                           const pl_strmap *dims) {
-    meaning m = { 0, t->dtype == PL_BOOL ? 1 : 9, false };
+    meaning m = { .high = t->dtype == PL_BOOL ? 1 : 9 };
     if (t->dtype == PL_BOOL) return m;
     find_meaning(model->graph, value, dims, 0, &m);
-    if (m.low == 0 && m.high == 9 && is_called_mask(value->name)) m = (meaning){ 0, 1, true };
+    if (m.low == 0 && m.high == 9 && is_called_mask(value->name))
+        m = (meaning){ .high = 1, .mask = true };
     if (m.high > pl_dtype_int_max(t->dtype)) m.high = pl_dtype_int_max(t->dtype);
     return m;
 }
@@ -196,7 +254,7 @@ static pl_status fill_tensor(pl_tensor *t, const pl_model *model, size_t input,
     if (t->dtype == PL_STRING) return fill_strings(t, source, stream, err);
     const bool integer =
         !pl_dtype_is_float(t->dtype) && pl_dtype_class_of(t->dtype) != PL_CLASS_COMPLEX;
-    const meaning m = integer ? meaning_of(t, model, value, dims) : (meaning){ 0, 9, false };
+    const meaning m = integer ? meaning_of(t, model, value, dims) : (meaning){ .high = 9 };
     const int64_t row = t->rank > 0 ? t->dims[t->rank - 1] : 1;
     const bool is_complex = pl_dtype_class_of(t->dtype) == PL_CLASS_COMPLEX;
     const pl_dtype dtype = !is_complex ? t->dtype : t->dtype == PL_C64 ? PL_F32 : PL_F64;
@@ -205,10 +263,14 @@ static pl_status fill_tensor(pl_tensor *t, const pl_model *model, size_t input,
     for (int64_t at = 0; at < n; at += BLOCK) {
         double block[BLOCK];
         const int64_t n_block = n - at < BLOCK ? n - at : BLOCK;
-        const bool masks = m.mask && !range.given && source->fill == PLUMB_FILL_RANDOM;
+        const bool free = !range.given && source->fill == PLUMB_FILL_RANDOM;
+        const bool masks = m.mask && free, counts = m.distinct && free;
         for (int64_t i = 0; i < n_block; i++) {
             block[i] = pick(source, &range, integer, &m, stream, at + i);
             if (masks && (at + i) % row == 0) block[i] = 1;
+            if (m.steps && free && n > 1)
+                block[i] = floor((double)m.high * (double)(at + i) / (double)(n - 1));
+            if (counts) block[i] = (double)(m.low + (at + i) % (m.high - m.low + 1));
         }
         pl_store_f64(dtype, block, (char *)t->data + (size_t)at * size, (size_t)n_block);
     }
@@ -304,7 +366,6 @@ static pl_status generate_map(const pl_model *model, size_t input, const plumb_i
     const pl_value *value = model->graph->inputs[input];
     const pl_type *elem = value->type->elem;
     pl_tensor *t[2] = { NULL, NULL };
-    pl_datum *pair[2] = { NULL, NULL };
     if (elem->kind != PL_TYPE_TENSOR || elem->dtype == PL_UNDEFINED ||
         (value->type->dtype != PL_STRING && value->type->dtype != PL_I64))
         return pl_fail(err, PL_E_USAGE,
@@ -313,15 +374,9 @@ static pl_status generate_map(const pl_model *model, size_t input, const plumb_i
     pl_status st = generate_keys(model, value, value->type, &t[0], err);
     if (st == PL_OK) st = pl_tensor_new(elem->dtype, 1, t[0]->dims, &t[1], err);
     if (st == PL_OK) st = fill_tensor(t[1], model, input, source, dims, input, err);
-    for (size_t k = 0; k < 2 && st == PL_OK; k++) {
-        st = pl_datum_of_tensor_take(t[k], &pair[k], err);
-        t[k] = NULL;
-    }
-    if (st == PL_OK) st = pl_datum_new_sequence(PL_TYPE_TENSOR, PL_UNDEFINED, pair, 2, out, err);
-    for (size_t k = 0; k < 2; k++) {
-        pl_tensor_unref(t[k]);
-        pl_datum_unref(pair[k]);
-    }
+    if (st == PL_OK) return pl_datum_of_map_take(t[0], t[1], out, err);
+    pl_tensor_unref(t[0]);
+    pl_tensor_unref(t[1]);
     return st;
 }
 

@@ -7,18 +7,24 @@ static bool says_how(const plumb_inputs *s) {
     return s->n_ranges > 0 || s->fill != PLUMB_FILL_RANDOM || s->seed != 0;
 }
 
-/* An engine's flat array of the right length and type is reshaped to the model's input. */
+/* An engine's flat array of the right length and type is reshaped to the model's input. One dim may
+ * be unknown: it follows from the length. */
 static pl_status unflatten(const pl_value *input, pl_datum **d, pl_err *err) {
     const pl_type *type = input->type;
-    int64_t dims[PL_RANK_MAX], n = 0;
+    int64_t dims[PL_RANK_MAX], n = 0, rest = 1;
+    int open = -1;
     pl_tensor *shaped = NULL, *dense = NULL;
     if ((*d)->kind != PL_TYPE_TENSOR || (*d)->tensor->rank != 1 || type == NULL ||
         type->kind != PL_TYPE_TENSOR || !type->has_rank || type->rank < 2)
         return PL_OK;
     for (int i = 0; i < type->rank; i++) {
-        if (!pl_dim_known(type->dims[i])) return PL_OK;
-        dims[i] = type->dims[i].value;
+        const bool known = pl_dim_known(type->dims[i]);
+        if (!known && open >= 0) return PL_OK;
+        if (!known) open = i;
+        dims[i] = known ? type->dims[i].value : 1;
     }
+    if (!pl_dims_product(type->rank, dims, &rest)) return PL_OK;
+    if (open >= 0 && rest > 0) dims[open] = (*d)->tensor->n_elements / rest;
     if (!pl_dims_product(type->rank, dims, &n) || n != (*d)->tensor->n_elements) return PL_OK;
     PL_TRY(pl_tensor_contiguous((*d)->tensor, &dense, err));
     pl_status st = pl_tensor_reshape(dense, type->rank, dims, &shaped, err);

@@ -137,7 +137,9 @@ struct pl_model {
     size_t n_functions;
     pl_bytes kept; /* like pl_graph.kept */
     pl_graph *graph;
-    uint32_t n_values; /* ids given out so far, in all graphs */
+    bool referring;     /* its file names weights in other files, as only plumb reads it */
+    const char *absent; /* why its weights are zeros, to be looked at only; NULL = they are there */
+    uint32_t n_values;  /* ids given out so far, in all graphs */
     uint32_t n_graphs;
     pl_strmap strings; /* interned */
 };

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file_fault.h"
 #include "base/rng.h"
+#include "interp/dont_care.h"
 #include "interp/plan.h"
 #include "interp/raise.h"
 #include "kernels/provider.h"
@@ -18,6 +19,7 @@ struct pl_interp {
     pl_datum **slots;                          /* by value id */
     pl_arena *scratch[PL_GRAPH_DEPTH_MAX + 2]; /* one per depth: an outer node's scratch lives on */
     int depth;
+    pl_dont_care nothing; /* elements of this run that mean nothing: seen as zeros from outside */
     uint64_t n_body_runs; /* makes random numbers differ between runs of a body */
 };
 
@@ -95,12 +97,21 @@ done:
     return st;
 }
 
+static pl_status show(const pl_interp *in, const pl_node *node, const pl_value *value,
+                      const pl_datum *d, pl_err *err) {
+    pl_datum *shown = pl_datum_ref(d);
+    pl_status st = pl_dont_care_hide(&in->nothing, value, &shown, err);
+    if (st == PL_OK) st = in->options.hook(in->options.hook_ctx, node, value, shown, err);
+    pl_datum_unref(shown);
+    return st;
+}
+
 static pl_status publish(pl_interp *in, const pl_node *node, pl_datum **out, pl_err *err) {
     pl_status st = PL_OK;
     for (uint32_t i = 0; i < node->n_out; i++) {
         if (out[i] == NULL) continue;
         if (st == PL_OK && in->options.hook != NULL) {
-            st = in->options.hook(in->options.hook_ctx, node, node->out[i], out[i], err);
+            st = show(in, node, node->out[i], out[i], err);
         }
         slot_clear(in, node->out[i]);
         in->slots[node->out[i]->id] = out[i];
@@ -272,13 +283,18 @@ pl_status pl_interp_run(pl_interp *interp, pl_datum *const *data, pl_datum **out
     for (size_t i = 0; i < graph->n_outputs; i++)
         out[i] = NULL;
     PL_TRY_GOTO(done, st, take_inputs(in, data, err));
+    PL_TRY_GOTO(
+        done, st,
+        pl_dont_care_find(in->model, data, pl_pool_threads(in->options.pool), &in->nothing, err));
     PL_TRY_GOTO(done, st, run_graph(in, graph, err));
     for (size_t i = 0; i < graph->n_outputs; i++) {
         PL_TRY_GOTO(done, st, fetch(in, graph->outputs[i], &out[i], err));
+        PL_TRY_GOTO(done, st, pl_dont_care_hide(&in->nothing, graph->outputs[i], &out[i], err));
     }
     st = pl_file_fault_check(err);
 done:
     clear_all(in);
+    pl_dont_care_release(&in->nothing);
     for (size_t i = 0; st != PL_OK && i < graph->n_outputs; i++) {
         pl_datum_unref(out[i]);
         out[i] = NULL;

@@ -149,8 +149,9 @@ static bool representable(const pl_tensor *t, pl_dtype dtype) {
     double back[BLOCK];
     unsigned char packed[BLOCK * sizeof(double)];
     const pl_f64 *x = t->data;
-    for (int64_t at = 0; at < t->n_elements; at += BLOCK) {
-        const size_t n = (size_t)(t->n_elements - at < BLOCK ? t->n_elements - at : BLOCK);
+    const int64_t n_all = pl_tensor_is_filled(t) ? 1 : t->n_elements;
+    for (int64_t at = 0; at < n_all; at += BLOCK) {
+        const size_t n = (size_t)(n_all - at < BLOCK ? n_all - at : BLOCK);
         double block[BLOCK];
         memcpy(block, x + at, n * sizeof(double));
         pl_store_f64(dtype, block, packed, n);

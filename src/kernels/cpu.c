@@ -90,7 +90,7 @@ static void cpu_read_arm(void) {
         { true, PL_CPU_ARM64 },         { true, PL_CPU_FMA },
         { one >> 10 & 1, PL_CPU_FP16 }, { one >> 20 & 1, PL_CPU_DOTPROD },
         { one >> 22 & 1, PL_CPU_SVE },  { two >> 13 & 1, PL_CPU_I8MM },
-        { two >> 14 & 1, PL_CPU_BF16 },
+        { two >> 14 & 1, PL_CPU_BF16 }, { two >> 23 & 1, PL_CPU_SME },
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].yes) cpu.features |= UINT64_C(1) << rows[i].feature;

@@ -47,7 +47,8 @@ const char *pl_isa_name(pl_isa isa);
     X(AMX_BF16, "amx-bf16")                                                                        \
     X(DOTPROD, "dotprod")                                                                          \
     X(I8MM, "i8mm")                                                                                \
-    X(SVE, "sve")
+    X(SVE, "sve")                                                                                  \
+    X(SME, "sme") /* products by blocks: other orders of sums */
 typedef enum pl_cpu_feature {
 #define X(NAME, text) PL_CPU_##NAME,
     PL_CPU_FEATURE_MAP(X)

@@ -15,6 +15,9 @@
 pl_status pl_model_read(const char *path, pl_model **out, pl_err *err);
 /* An ONNX file in an open folder, which must also contain its external data. */
 pl_status pl_model_read_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err);
+/* The same, to be looked at: weights whose file is gone or has changed are zeros, and
+ * model->absent says why. */
+pl_status pl_model_look_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err);
 /* From memory. `map` (may be NULL: then weights are copied) keeps the bytes alive; `dir` is the
  * folder of external data, NULL = none allowed; `name` is used in messages. */
 pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
@@ -29,6 +32,18 @@ pl_status pl_model_read_function(const pl_model *model, const char *name, pl_mod
  * PATH.data beside it; if that already exists (another model may need it): PL_E_EXISTS. */
 pl_status pl_model_write(const pl_model *model, const char *path, bool external, pl_err *err);
 pl_status pl_model_serialize(const pl_model *model, pl_buf *out, pl_err *err);
+/* The same, with weights of these mapped files as external data instead of copies. */
+typedef struct pl_onnx_refer {
+    const char *(*name)(void *ctx, const pl_file_map *file); /* its location; NULL = copy */
+    void (*finish)(void *ctx, pl_buf *out); /* appends fields of the model at the end; or NULL */
+    void *ctx;
+} pl_onnx_refer;
+pl_status pl_model_serialize_referring(const pl_model *model, const pl_onnx_refer *refer,
+                                       pl_buf *out, pl_err *err);
+/* Writes a model whose large weights stay in the files they came from, named by path and hash, and
+ * which only plumb reads (onnx_refer.c). Small models are written whole. */
+pl_status pl_model_write_referring(const pl_model *model, const char *path, pl_err *err);
+uint64_t pl_model_weight_bytes(const pl_model *model);
 /* Appends "graph { output { name } }" to the bytes of a model, which makes the value an output:
  * protobuf merges repeated messages. */
 void pl_onnx_put_output(pl_buf *onnx, const char *name);

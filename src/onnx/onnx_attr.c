@@ -5,6 +5,7 @@
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
 #include "tensor/file/tensor_proto.h"
+#include "tensor/tensor_cast.h"
 
 /* ---- types ---- */
 
@@ -137,6 +138,7 @@ pl_status pl_onnx_read_type(pl_model *model, pl_bytes bytes, const pl_type **out
 /* The mapped external file, opened once; `location` must live as long as the model. */
 static pl_status open_external(pl_onnx_reader *r, const char *location, pl_file_map **out,
                                pl_err *err) {
+    const bool refers = pl_onnx_is_reference(location);
     if (r->folder == NULL && r->dir == NULL) {
         return pl_fail(err, PL_E_INVALID, "external data '%s' requires a model read from a file",
                        location);
@@ -145,7 +147,8 @@ static pl_status open_external(pl_onnx_reader *r, const char *location, pl_file_
     if (r->dir == NULL) PL_TRY(pl_dir_open_lenient(r->folder, &r->dir, err));
     *out = pl_strmap_get(&r->external, location);
     if (*out != NULL) return PL_OK;
-    PL_TRY(pl_dir_map(r->dir, location, out, err));
+    PL_TRY(refers ? pl_onnx_open_reference(r, location, out, err)
+                  : pl_dir_map(r->dir, location, out, err));
     if (pl_strmap_put(&r->external, location, *out) == 0) return PL_OK;
     pl_file_map_unref(*out);
     return pl_fail_memory(err, 1);
@@ -157,6 +160,14 @@ static pl_status read_external(pl_onnx_reader *r, const pl_tensor_proto_info *in
     const char *location = pl_arena_strndup(r->model->arena, pl_bytes_chars(info->ext_location),
                                             info->ext_location.n_bytes);
     if (location == NULL) return pl_fail_memory(err, info->ext_location.n_bytes);
+    if (r->looking && pl_onnx_is_reference(location)) {
+        pl_err trouble = PL_ERR_INIT;
+        if (r->model->absent == NULL && open_external(r, location, &map, &trouble) != PL_OK &&
+            (r->model->absent = pl_arena_strdup(r->model->arena, trouble.message)) == NULL)
+            return pl_fail_memory(err, 1);
+        if (r->model->absent != NULL)
+            return pl_onnx_absent_tensor(info->dtype, info->rank, info->dims, out, err);
+    }
     PL_TRY(open_external(r, location, &map, err));
     const uint64_t available =
         info->ext_offset <= map->n_bytes ? map->n_bytes - info->ext_offset : 0;
@@ -186,6 +197,17 @@ pl_status pl_onnx_read_tensor(pl_onnx_reader *r, pl_bytes bytes, const char **na
     return pl_fail_memory(err, info.name.n_bytes);
 }
 
+/* ONNX Runtime writes the indices of small tensors as int8. */
+static pl_status widen(pl_tensor **indices, pl_err *err) {
+    pl_tensor *wide = NULL;
+    const pl_dtype d = (*indices)->dtype;
+    if (d != PL_I8 && d != PL_I16 && d != PL_I32) return PL_OK;
+    PL_TRY(pl_tensor_cast(*indices, PL_I64, &wide, err));
+    pl_tensor_unref(*indices);
+    *indices = wide;
+    return PL_OK;
+}
+
 /* Indices are linear, or one row of coordinates. */
 static pl_status check_sparse(const pl_tensor *values, const pl_tensor *indices, int rank,
                               pl_err *err) {
@@ -193,7 +215,11 @@ static pl_status check_sparse(const pl_tensor *values, const pl_tensor *indices,
     if (indices->dtype == PL_I64 && values->rank == 1 && (indices->rank == 1 || rows) &&
         indices->dims[0] == values->n_elements)
         return PL_OK;
-    return pl_fail(err, PL_E_INVALID, "sparse tensor: values and indices do not match");
+    char v[100], n[100];
+    return pl_fail(err, PL_E_INVALID,
+                   "sparse tensor: values %s and indices %s do not match a tensor of rank %d",
+                   pl_tensor_describe(values, v, sizeof(v)),
+                   pl_tensor_describe(indices, n, sizeof(n)), rank);
 }
 
 /* Puts values[i] at indices[i] of a zero tensor. */
@@ -278,6 +304,7 @@ pl_status pl_onnx_read_sparse(pl_onnx_reader *r, pl_bytes bytes, const char **na
                      "sparse tensor '%s': malformed, or values or indices missing", *name);
         goto done;
     }
+    PL_TRY_GOTO(done, st, widen(&indices, err));
     PL_TRY_GOTO(done, st, check_sparse(values, indices, rank, err));
     PL_TRY_GOTO(done, st, count_dense(r, values->dtype, rank, dims, *name, err));
     st = pl_tensor_new_zero(values->dtype, rank, dims, &dense, err);

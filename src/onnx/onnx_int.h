@@ -22,6 +22,7 @@ typedef struct pl_onnx_reader {
     pl_dir *dir;         /* the same, opened; NULL: opened when needed */
     pl_strmap external;  /* location -> pl_file_map */
     pl_strmap functions; /* domain, name, overload, NUL-separated -> pl_function */
+    bool looking;        /* absent weights of references are zeros */
     size_t n_nodes;
     size_t n_bytes, inlined_bytes; /* bytes of the file; bytes of names made by inlining */
     size_t dense_bytes;            /* total size of sparse tensors when dense */
@@ -56,6 +57,15 @@ pl_status pl_onnx_read_graph(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_l
 pl_status pl_onnx_read_nodes(pl_onnx_reader *r, pl_onnx_frame *frame, pl_bytes_list spans,
                              uint32_t field, pl_err *err);
 pl_status pl_onnx_read_opset(pl_model *model, pl_bytes bytes, pl_opset *out, pl_err *err);
+
+/* onnx_refer.c: locations that name a file by its hash. */
+bool pl_onnx_is_reference(const char *location);
+pl_status pl_onnx_open_reference(const pl_onnx_reader *r, const char *location, pl_file_map **out,
+                                 pl_err *err);
+pl_status pl_onnx_absent_tensor(pl_dtype dtype, int rank, const int64_t *dims, pl_tensor **out,
+                                pl_err *err);
+void pl_onnx_drop_references(pl_model *model); /* from its metadata; sets model->referring */
+void pl_onnx_put_model_prop(pl_buf *out, const char *key, const char *value); /* onnx_write.c */
 
 /* onnx_value.c */
 typedef struct pl_onnx_value_info {

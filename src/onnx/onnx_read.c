@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "graph/text/text.h"
-#include "onnx/not_onnx.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_int.h"
 
@@ -730,11 +728,14 @@ static pl_status read_model(pl_onnx_reader *r, pl_bytes bytes, pl_err *err) {
 }
 
 static pl_status read_bytes(pl_bytes bytes, pl_file_map *map, const char *folder, pl_dir *dir,
-                            const char *name, pl_model **out, pl_err *err) {
-    pl_onnx_reader r = { .map = map, .folder = folder, .n_bytes = bytes.n_bytes };
+                            bool looking, const char *name, pl_model **out, pl_err *err) {
+    pl_onnx_reader r = {
+        .map = map, .folder = folder, .looking = looking, .n_bytes = bytes.n_bytes
+    };
     PL_TRY(pl_model_new(&r.model, err));
     r.dir = dir == NULL ? NULL : pl_dir_ref(dir);
     pl_status st = read_model(&r, bytes, err);
+    pl_onnx_drop_references(r.model);
     for (size_t i = 0; i < r.external.n_entries; i++) {
         pl_file_map_unref(r.external.entries[i].value);
     }
@@ -756,44 +757,25 @@ static pl_status read_bytes(pl_bytes bytes, pl_file_map *map, const char *folder
 
 pl_status pl_model_read_bytes(pl_bytes bytes, pl_file_map *map, const char *dir, const char *name,
                               pl_model **out, pl_err *err) {
-    return read_bytes(bytes, map, dir, NULL, name, out, err);
+    return read_bytes(bytes, map, dir, NULL, false, name, out, err);
 }
 
-pl_status pl_model_read_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err) {
+static pl_status read_in(pl_dir *dir, const char *name, bool looking, pl_model **out, pl_err *err) {
     pl_file_map *map = NULL;
     char *path = pl_path_join(pl_dir_path(dir), name);
     pl_status st = path == NULL ? pl_fail_memory(err, 1) : pl_dir_map(dir, name, &map, err);
     if (st == PL_OK)
-        st = read_bytes((pl_bytes){ map->data, map->n_bytes }, map, NULL, dir, path, out, err);
+        st = read_bytes((pl_bytes){ map->data, map->n_bytes }, map, NULL, dir, looking, path, out,
+                        err);
     pl_file_map_unref(map);
     pl_free(path);
     return st;
 }
 
-pl_status pl_model_read(const char *path, pl_model **out, pl_err *err) {
-    pl_file_map *map = NULL;
-    if (pl_path_is_dir(path))
-        return pl_fail(err, PL_E_FORMAT, "%s is %s", path, pl_not_onnx_folder(path));
-    PL_TRY(pl_file_map_open(path, &map, err));
-    pl_status st = PL_OK;
-    const char *other = pl_not_onnx(map->data, map->n_bytes, path, false);
-    if (other != NULL) {
-        st = pl_fail(err, PL_E_FORMAT, "%s is %s", path, other);
-    } else if (pl_path_has_suffix(path, ".onnxtxt")) {
-        st = pl_model_parse((const char *)map->data, map->n_bytes, path, out, err);
-        if (st == PL_OK && ((*out)->path = pl_arena_strdup((*out)->arena, path)) == NULL) {
-            pl_model_free(*out);
-            st = pl_fail_memory(err, strlen(path));
-        }
-    } else {
-        char *dir = pl_path_dirname(path);
-        const pl_bytes bytes = { map->data, map->n_bytes };
-        st = dir == NULL ? pl_fail_memory(err, strlen(path))
-                         : pl_model_read_bytes(bytes, map, dir, path, out, err);
-        pl_free(dir);
-        other = st == PL_E_FORMAT ? pl_not_onnx(map->data, map->n_bytes, path, true) : NULL;
-        if (other != NULL) st = pl_fail(err, PL_E_FORMAT, "%s is %s", path, other);
-    }
-    pl_file_map_unref(map);
-    return st;
+pl_status pl_model_read_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err) {
+    return read_in(dir, name, false, out, err);
+}
+
+pl_status pl_model_look_in(pl_dir *dir, const char *name, pl_model **out, pl_err *err) {
+    return read_in(dir, name, true, out, err);
 }

@@ -14,6 +14,7 @@
 #include "graph/portable.h"
 #include "onnx/onnx.h"
 #include "onnx/onnx_fields.h"
+#include "onnx/onnx_int.h"
 #include "tensor/file/tensor_proto.h"
 
 enum {
@@ -102,7 +103,8 @@ typedef struct external_tensor {
 } external_tensor;
 
 typedef struct writer {
-    const char *location; /* external data file; NULL = none */
+    const char *location;       /* external data file; NULL = none */
+    const pl_onnx_refer *refer; /* files whose bytes are not copied; NULL = none */
     external_tensor *externals;
     size_t n_externals, externals_capacity;
     uint64_t external_end;
@@ -197,12 +199,39 @@ static bool can_borrow(const pl_tensor *t) {
     return t->dtype != PL_STRING && pl_dtype_bits(t->dtype) >= 8 && pl_tensor_is_contiguous(t);
 }
 
-static void put_tensor(rope *out, uint32_t number, const char *name, const char *doc,
-                       const pl_tensor *t) {
+static void put_external_entry(pl_buf *out, const char *key, const char *value) {
+    const pl_prop entry = { key, value };
+    put_props(out, TENSOR_EXTERNAL_DATA, &entry, 1);
+}
+
+static void put_location(pl_buf *out, const char *location, uint64_t offset, size_t n_bytes) {
+    char text[32];
+    put_external_entry(out, "location", location);
+    snprintf(text, sizeof text, "%" PRIu64, offset);
+    put_external_entry(out, "offset", text);
+    snprintf(text, sizeof text, "%zu", n_bytes);
+    put_external_entry(out, "length", text);
+    pl_wire_put_int(out, TENSOR_DATA_LOCATION, LOCATION_EXTERNAL);
+}
+
+/* The name under which the model may refer to the bytes of t where they are; NULL = it copies. */
+static const char *referred(const writer *w, const pl_tensor *t) {
+    if (w->refer == NULL || !can_borrow(t) || pl_tensor_bytes(t) < EXTERNAL_MIN) return NULL;
+    const pl_file_map *file = pl_tensor_mapping(t);
+    return file == NULL || file->heap ? NULL : w->refer->name(w->refer->ctx, file);
+}
+
+static void put_tensor(const writer *w, rope *out, uint32_t number, const char *name,
+                       const char *doc, const pl_tensor *t) {
     rope inner = { 0 };
     const size_t n_bytes = pl_tensor_bytes(t);
+    const char *location = referred(w, t);
     if (doc[0] != '\0') pl_wire_put_string(&inner.bytes, TENSOR_DOC_STRING, doc);
-    if (can_borrow(t) && n_bytes >= CHUNK_MIN) {
+    if (location != NULL) {
+        const uint8_t *at = t->data;
+        put_tensor_head(&inner.bytes, name, t);
+        put_location(&inner.bytes, location, (uint64_t)(at - pl_tensor_mapping(t)->data), n_bytes);
+    } else if (can_borrow(t) && n_bytes >= CHUNK_MIN) {
         put_tensor_head(&inner.bytes, name, t);
         pl_wire_put_bytes_head(&inner.bytes, TENSOR_RAW_DATA, n_bytes);
         rope_add_chunk(&inner, inner.bytes.n_bytes, t->data, n_bytes);
@@ -212,13 +241,7 @@ static void put_tensor(rope *out, uint32_t number, const char *name, const char 
     rope_put_message_take(out, number, &inner);
 }
 
-static void put_external_entry(pl_buf *out, const char *key, const char *value) {
-    const pl_prop entry = { key, value };
-    put_props(out, TENSOR_EXTERNAL_DATA, &entry, 1);
-}
-
 static pl_status put_external(writer *w, rope *out, const pl_value *value, size_t n_bytes) {
-    char text[32];
     rope inner = { 0 };
     const uint64_t offset =
         (w->external_end + EXTERNAL_ALIGNMENT - 1) / EXTERNAL_ALIGNMENT * EXTERNAL_ALIGNMENT;
@@ -227,12 +250,7 @@ static pl_status put_external(writer *w, rope *out, const pl_value *value, size_
     w->externals[w->n_externals++] = (external_tensor){ value->init, offset };
     w->external_end = offset + n_bytes;
     put_tensor_head(&inner.bytes, value->name, value->init);
-    put_external_entry(&inner.bytes, "location", w->location);
-    snprintf(text, sizeof text, "%" PRIu64, offset);
-    put_external_entry(&inner.bytes, "offset", text);
-    snprintf(text, sizeof text, "%zu", n_bytes);
-    put_external_entry(&inner.bytes, "length", text);
-    pl_wire_put_int(&inner.bytes, TENSOR_DATA_LOCATION, LOCATION_EXTERNAL);
+    put_location(&inner.bytes, w->location, offset, n_bytes);
     rope_put_message_take(out, GRAPH_INITIALIZER, &inner);
     return PL_OK;
 }
@@ -242,7 +260,8 @@ static pl_status put_initializer(writer *w, rope *out, const pl_value *value) {
     if (w->location != NULL && pl_raw_size(value->init->dtype, value->init->n_elements, &n_bytes) &&
         n_bytes >= EXTERNAL_MIN)
         return put_external(w, out, value, n_bytes);
-    put_tensor(out, GRAPH_INITIALIZER, value->name, value->is_input ? "" : value->doc, value->init);
+    put_tensor(w, out, GRAPH_INITIALIZER, value->name, value->is_input ? "" : value->doc,
+               value->init);
     return PL_OK;
 }
 
@@ -318,7 +337,7 @@ static pl_status put_attr_value(writer *w, rope *out, const pl_attr *a) {
     case PL_ATTR_FLOAT: pl_wire_put_float(&out->bytes, ATTR_F, a->f); break;
     case PL_ATTR_INT: pl_wire_put_int(&out->bytes, ATTR_I, a->i); break;
     case PL_ATTR_STRING: pl_wire_put_bytes(&out->bytes, ATTR_S, a->s.data, a->s.n_bytes); break;
-    case PL_ATTR_TENSOR: put_tensor(out, ATTR_T, NULL, "", a->tensor); break;
+    case PL_ATTR_TENSOR: put_tensor(w, out, ATTR_T, NULL, "", a->tensor); break;
     case PL_ATTR_GRAPH: return put_graph(w, out, ATTR_G, a->graph);
     case PL_ATTR_FLOATS: put_floats(&out->bytes, a->floats, a->n); break;
     case PL_ATTR_INTS: put_ints(&out->bytes, a->ints, a->n); break;
@@ -328,7 +347,7 @@ static pl_status put_attr_value(writer *w, rope *out, const pl_attr *a) {
         break;
     case PL_ATTR_TENSORS:
         for (size_t i = 0; i < a->n; i++)
-            put_tensor(out, ATTR_TENSORS, NULL, "", a->tensors[i]);
+            put_tensor(w, out, ATTR_TENSORS, NULL, "", a->tensors[i]);
         break;
     case PL_ATTR_GRAPHS:
         for (size_t i = 0; i < a->n; i++)
@@ -451,6 +470,7 @@ static pl_status put_model(writer *w, rope *out, const pl_model *model) {
     PL_TRY(put_graph(w, out, MODEL_GRAPH, model->graph));
     PL_TRY(put_opsets(out, model, w->err));
     put_props(buf, MODEL_METADATA_PROPS, model->props, model->n_props);
+    if (w->refer != NULL && w->refer->finish != NULL) w->refer->finish(w->refer->ctx, buf);
     if (model->kept.n_bytes > 0) pl_buf_append(buf, model->kept.data, model->kept.n_bytes);
     if (!pl_buf_ok(buf)) return pl_fail_memory(w->err, buf->n_bytes);
     if (rope_size(out) > MESSAGE_MAX)
@@ -466,7 +486,12 @@ static pl_status put_to_buf(void *ctx, const void *data, size_t n_bytes, pl_err 
 }
 
 pl_status pl_model_serialize(const pl_model *model, pl_buf *out, pl_err *err) {
-    writer w = { .err = err };
+    return pl_model_serialize_referring(model, NULL, out, err);
+}
+
+pl_status pl_model_serialize_referring(const pl_model *model, const pl_onnx_refer *refer,
+                                       pl_buf *out, pl_err *err) {
+    writer w = { .refer = refer, .err = err };
     rope r = { 0 };
     pl_status st = put_model(&w, &r, model);
     if (st == PL_OK) st = rope_write(&r, put_to_buf, out, err);
@@ -515,6 +540,16 @@ static pl_status sum_weights(void *ctx, pl_graph *graph, pl_err *err) {
     return PL_OK;
 }
 
+uint64_t pl_model_weight_bytes(const pl_model *model) {
+    uint64_t sum = 0;
+    return sum_weights(&sum, model->graph, NULL) == PL_OK ? sum : 0;
+}
+
+void pl_onnx_put_model_prop(pl_buf *out, const char *key, const char *value) {
+    const pl_prop prop = { key, value };
+    put_props(out, MODEL_METADATA_PROPS, &prop, 1);
+}
+
 /* The data file is complete before the model that refers to it appears. */
 static pl_status write_files(writer *w, const rope *r, const char *path, const char *data_path,
                              pl_err *err) {
@@ -544,13 +579,12 @@ pl_status pl_model_write(const pl_model *model, const char *path, bool external,
     rope r = { 0 };
     pl_buf data_path = PL_BUF_INIT;
     pl_status st = PL_OK;
-    uint64_t n_weights = 0;
+    const uint64_t n_weights = pl_model_weight_bytes(model);
     pl_buf_printf(&data_path, "%s.data", path);
     if (!pl_buf_ok(&data_path)) {
         st = pl_fail_memory(err, strlen(path));
         goto done;
     }
-    PL_TRY_GOTO(done, st, sum_weights(&n_weights, model->graph, err));
     if (external || n_weights > INLINE_MAX) w.location = pl_path_basename(pl_buf_str(&data_path));
     PL_TRY_GOTO(done, st, put_model(&w, &r, model));
     st = write_files(&w, &r, path, pl_buf_str(&data_path), err);

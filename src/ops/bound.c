@@ -54,6 +54,27 @@ double pl_b_chain(double k) {
     return fmin(k + 1, 2 + sqrt(k) / 2);
 }
 
+double pl_value_absolute_error(const pl_value *value, pl_dtype dtype) {
+    enum { FAR = 16 };
+    const pl_value *v = value;
+    const pl_type *type = value == NULL ? NULL : value->type;
+    if (dtype == PL_UNDEFINED && type != NULL && type->kind == PL_TYPE_TENSOR) dtype = type->dtype;
+    if (!pl_dtype_is_float(dtype)) return 0;
+    for (int i = 0; i < FAR && v != NULL && v->producer != NULL; i++) {
+        const pl_node *node = v->producer;
+        if (node->def == NULL) return 0;
+        if (pl_node_has_flag(node, PL_OP_NEAR_ONE)) {
+            const double u = pl_dtype_unit_roundoff(dtype);
+            const double alpha = fabs(pl_attr_float(node, "alpha"));
+            const double gamma = fabs(pl_attr_float(node, "gamma"));
+            return 2 * fmin(u, 0x1p-24) * (alpha > 0 ? alpha : 1) * (gamma > 0 ? gamma : 1);
+        }
+        if (node->def->bound != PL_BOUND_EXACT || node->n_in == 0) return 0;
+        v = node->in[0];
+    }
+    return 0;
+}
+
 /* ---- setting ---- */
 
 pl_status pl_b_new(pl_bound *c, int i, double **e) {

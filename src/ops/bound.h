@@ -65,6 +65,10 @@ static inline double pl_b_maths(const pl_bound *c, pl_maths fn, double x, double
 }
 /* c(K) of a sum of K terms: min(K + 1, 2 + sqrt(K)/2). */
 double pl_b_chain(double k);
+/* What a correct implementation may be off by at any element of this value, however small that is:
+ * of PL_OP_NEAR_ONE, also behind operators that only move elements. 0 for all others. `dtype` is
+ * its type, where the model's types are not known; else PL_UNDEFINED. */
+double pl_value_absolute_error(const pl_value *value, pl_dtype dtype);
 /* Error of a sum of k terms in units of roundoff. y >= 0 is the sum, s the sum of the absolute
  * terms. A runtime may add in any order, at worst in one chain. Each rounding errs by up to u of
  * the partial sum, with random sign, so the errors add in quadrature. If the terms have one sign,

@@ -17,11 +17,12 @@
 #include "tensor/datum.h"
 
 typedef struct pl_op_def pl_op_def;
-typedef struct pl_infer pl_infer; /* infer.h */
-typedef struct pl_eval pl_eval;   /* eval.h */
-typedef struct pl_grad pl_grad;   /* grad.h */
-typedef struct pl_bound pl_bound; /* bound.h */
-typedef struct pl_emit pl_emit;   /* emit.h */
+typedef struct pl_infer pl_infer;                   /* infer.h */
+typedef struct pl_eval pl_eval;                     /* eval.h */
+typedef struct pl_grad pl_grad;                     /* grad.h */
+typedef struct pl_bound pl_bound;                   /* bound.h */
+typedef struct pl_emit pl_emit;                     /* emit.h */
+typedef struct pl_undefined_rule pl_undefined_rule; /* undefined.h */
 
 typedef pl_status (*pl_infer_fn)(pl_infer *c);
 typedef pl_status (*pl_eval_fn)(pl_eval *c);
@@ -60,9 +61,19 @@ typedef enum pl_port_flags {
     PL_PORT_MASK = 1 << 6,   /* 0 or 1; rank 1: lengths up to dim 1 of input 0 */
     PL_PORT_LENGTH = 1 << 7, /* 1 to the dim of input 0 that "time_axis" or "layout" selects */
     PL_PORT_EXPONENT = 1 << 8,
-    PL_PORT_TOTAL = 1 << 9, /* total steps: dim 1 of input 0 plus dim 2 of input 3 (the past) */
-    PL_PORT_LAST = 1 << 10, /* index of the last step */
-    PL_PORT_ROWS = 1 << 16, /* PL_PORT_ROWS_OF(n): indexes the rows of input n */
+    PL_PORT_TOTAL = 1 << 9,     /* total steps: dim 1 of input 0 plus dim 2 of input 3 (the past) */
+    PL_PORT_LAST = 1 << 10,     /* index of the last step */
+    PL_PORT_TUPLE = 1 << 11,    /* rows index the dims of input 0 from "batch_dims" on */
+    PL_PORT_CLASS = 1 << 12,    /* indexes dim 1 of input 0 */
+    PL_PORT_AXES = 1 << 13,     /* axes of input 0, each once */
+    PL_PORT_POSITIVE = 1 << 14, /* not 0: divisors, sizes */
+    PL_PORT_COUNT = 1 << 15,    /* 1 to the dim of input 0 along the attribute "axis" */
+    PL_PORT_ROUTER = 1 << 16,   /* scores: each row is sent to those of the "k" largest */
+    PL_PORT_OFFSETS = 1 << 17,  /* 0 to dim 0 of input 0, in equal steps: where sequences begin */
+    PL_PORT_DISTINCT = 1 << 18, /* each once */
+    PL_PORT_PAGES = 1 << 19,    /* lengths that pages (input 7, of input 3) have room for */
+    PL_PORT_SLOTS = 1 << 20,    /* indexes dims 0 and 1 of input 3 as one, each once */
+    PL_PORT_ROWS = 1 << 21,     /* PL_PORT_ROWS_OF(n): indexes the rows of input n */
 } pl_port_flags;
 
 #define PL_PORT_ROWS_OF(n) ((unsigned)PL_PORT_ROWS * ((n) + 1u))
@@ -109,8 +120,12 @@ typedef enum pl_op_flags {
     PL_OP_DEQUANTIZE = 1 << 18,  /* dequantises input 0 */
     PL_OP_FINDS_SCALE = 1 << 19, /* quantises input 0; the computed scale is another output */
     PL_OP_ANY_ORDER = 1 << 20,   /* PICKS in any order if "sorted" is 0; output 0: the values */
-    PL_OP_OPEN = 1 << 21,    /* ONNX is ambiguous: pl_eval.otherwise selects the other reading */
-    PL_OP_LEVELS = 1 << 23,  /* accuracy_level 4: input 0 may be rounded to 8 bits inside */
+    PL_OP_OPEN = 1 << 21,   /* ONNX is ambiguous: pl_eval.otherwise selects the other reading */
+    PL_OP_LEVELS = 1 << 23, /* accuracy_level 4: input 0 may be rounded to 8 bits inside */
+    PL_OP_NEAR_ONE =
+        1 << 24,            /* computes with exp(x) beside 1: its rounding is 2 u of 1 (of its limit
+                               alpha), however small the result; runtimes clamp such tails */
+    PL_OP_ROUNDS = 1 << 25, /* the same numbers with fewer digits, reals in and out */
     PL_OP_FOREIGN = 1 << 22, /* has no row: its domain is known only to backends (pl_op_foreign) */
 } pl_op_flags;
 
@@ -181,6 +196,19 @@ typedef struct pl_plain_form {
         }                                                                                          \
     }
 
+/* Attention: where its parts are, for the kinds of error that it can have. -1 = it has none. */
+typedef struct pl_attends {
+    signed char q, k;               /* inputs; k left out: q holds all three */
+    signed char bias;               /* what is added to the scores: (batch, 1, rows, keys) */
+    signed char cos;                /* the rotary table */
+    signed char key_out, value_out; /* outputs: the cache (batch, heads, positions, size) */
+    const char *heads;              /* attribute: number of query heads */
+} pl_attends;
+#define PL_ATTENDS(...)                                                                            \
+    .attends = &(const pl_attends) {                                                               \
+        __VA_ARGS__                                                                                \
+    }
+
 /* The factor that the operator applies to a channel if it is known, else 1. */
 typedef double (*pl_fold_fn)(const pl_node *node, int64_t channel);
 /* Upgrades a node of this row to the next version, with the same meaning (next_version.h). */
@@ -219,9 +247,11 @@ struct pl_op_def {
     pl_fold_fn folds; /* folds it into the weights of a product before it; NULL = it does not */
     pl_bodies bodies;
     pl_list_use list;
-    const pl_plain_form *plain; /* NULL = it is not quantised */
-    pl_next_fn next;            /* NULL = no change needed for the next version */
-    const pl_sample *samples;   /* PL_SAMPLES(...) */
+    const pl_plain_form *plain;         /* NULL = it is not quantised */
+    const pl_attends *attends;          /* NULL = it is not attention */
+    pl_next_fn next;                    /* NULL = no change needed for the next version */
+    const pl_undefined_rule *undefined; /* NULL = every element of its outputs is defined */
+    const pl_sample *samples;           /* PL_SAMPLES(...) */
 };
 
 /* Lists end with a zero entry. */
@@ -284,6 +314,7 @@ bool pl_node_is_random(const pl_node *node);
 bool pl_model_is_random(const pl_model *model); /* any node, bodies too */
 /* The random operator that a value comes from, including its own; NULL = none nearby. */
 const pl_node *pl_random_source(const pl_value *value);
+const char *pl_node_label(const pl_node *node); /* its name, or that of its first output */
 bool pl_model_has_flag(const pl_model *model, unsigned flag);
 /* Works for unresolved nodes, too; false for NULL and for nodes without a row. */
 bool pl_node_has_flag(const pl_node *node, unsigned flag);

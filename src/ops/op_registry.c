@@ -8,7 +8,7 @@
 /* clang-format off */
 #define FAMILIES(X)                                                                                \
     X(activation) X(attention) X(batch_norm) X(binary) X(control) X(conv) X(conv_special)          \
-    X(einsum) X(gather_block_quantized) X(generator) X(image) X(index) X(integer_conv) X(integer_matmul)                     \
+    X(einsum) X(gather_block_quantized) X(generator) X(ggml_round) X(image) X(index) X(integer_conv) X(integer_matmul)                     \
     X(linear_attention) X(logical) X(loss) X(matmul) X(matmul_nbits) X(ml) X(ml_tree) X(moe)              \
     X(ms_attention) X(ms_fused) X(ms_padding) X(ms_quant) X(norm) X(optimizer) X(pool) X(quant) X(reduce)        \
     X(region) X(resize) X(rnn) X(scatter) X(search) X(sequence) X(shape) X(signal) X(softmax) X(sort)        \
@@ -247,6 +247,11 @@ bool pl_node_is_random(const pl_node *node) {
         return i < node->n_in && node->in[i] != NULL;
     }
     return true;
+}
+
+const char *pl_node_label(const pl_node *node) {
+    const bool named = node->name != NULL && *node->name != '\0';
+    return named || node->n_out == 0 || node->out[0] == NULL ? node->name : node->out[0]->name;
 }
 
 const pl_node *pl_random_source(const pl_value *value) {

@@ -113,6 +113,9 @@ pl_status pl_pair_map_open(const char *path, pl_pair_map *out, pl_err *err);
 /* `name` is used in messages. */
 pl_status pl_pair_map_read(const char *text, size_t n, const char *name, pl_pair_map *out,
                            pl_err *err);
+pl_status pl_pair_map_new(pl_pair_map *out, pl_err *err); /* without rows */
+/* Appends a row: this value of a side (0 is A) has no counterpart. The name is copied. */
+pl_status pl_pair_map_bar(pl_pair_map *map, int side, const char *name, pl_err *err);
 void pl_pair_map_release(pl_pair_map *map);
 /* Adds rows for the shards of one side (0 is A). Its ranks are looked up in the recording, which
  * gets records for sums, and on side B for everything that is joined. */
@@ -147,5 +150,15 @@ pl_status pl_pair_side_of_recording(const pl_recording *recording, const pl_mode
 /* Inputs and every output of a node, bodies included; no tensors. */
 pl_status pl_pair_side_of_model(const pl_model *model, pl_arena *arena, pl_pair_side *out,
                                 pl_err *err);
+
+/* ---- roles (pair_roles.def) ---- */
+typedef struct pl_pair_place { /* of a part of a decoder */
+    size_t role;
+    int64_t layer; /* -1 = outside the layers */
+    bool biased;   /* a product with its bias added */
+} pl_pair_place;
+/* By the words of a name; false when it has no role. */
+bool pl_pair_place_of(const char *name, pl_pair_place *out);
+bool pl_pair_place_is(const pl_pair_place *place, const char *role);
 
 #endif

@@ -194,7 +194,7 @@ static void trace_quantised(const pl_pair_graph *g, pl_pg_node *node, pl_pg_valu
     } else if ((row->flags & PL_OP_QUANTIZE) != 0) {
         node->flags |= PL_PG_QUANT;
         same_number(v, x, PL_PG_CODES);
-    } else if ((row->flags & PL_OP_DEQUANTIZE) != 0) {
+    } else if ((row->flags & (PL_OP_DEQUANTIZE | PL_OP_ROUNDS)) != 0) {
         node->flags |= PL_PG_QUANT;
         same_number(v, x, 0);
     } else if ((row->flags & PL_OP_CAST) != 0 && (x->flags & PL_PG_CODES) != 0) {

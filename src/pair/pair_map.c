@@ -82,10 +82,24 @@ static pl_status read_map(const char *text, size_t n, pl_pair_map *out, pl_err *
     return read_shards(shards, out, err);
 }
 
+pl_status pl_pair_map_new(pl_pair_map *out, pl_err *err) {
+    *out = (pl_pair_map){ .arena = pl_arena_new() };
+    return out->arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
+}
+
+pl_status pl_pair_map_bar(pl_pair_map *map, int side, const char *name, pl_err *err) {
+    const char *copy = pl_arena_strdup(map->arena, name);
+    if (copy == NULL || !PL_ARENA_ROOM(map->arena, map->rows, map->n_rows, &map->rows_capacity))
+        return pl_fail_memory(err, map->n_rows);
+    map->rows[map->n_rows++] = (pl_pair_map_row){ .a = side == 0 ? copy : NULL,
+                                                  .b = side == 0 ? NULL : copy,
+                                                  .layout = "" };
+    return PL_OK;
+}
+
 pl_status pl_pair_map_read(const char *text, size_t n, const char *name, pl_pair_map *out,
                            pl_err *err) {
-    *out = (pl_pair_map){ .arena = pl_arena_new() };
-    if (out->arena == NULL) return pl_fail_memory(err, 1);
+    PL_TRY(pl_pair_map_new(out, err));
     const pl_status st = read_map(text, n, out, err);
     if (st == PL_OK) return PL_OK;
     pl_pair_map_release(out);

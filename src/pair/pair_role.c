@@ -16,6 +16,7 @@ static const role_row rows[] = {
 #include "pair/pair_roles.def"
 };
 #undef PL_PAIR_ROLE_ROW
+#define SUMS "Add|ADD|add" /* of a product and its bias */
 enum { N_ROWS = sizeof(rows) / sizeof(*rows), NO_ROLE = N_ROWS };
 
 /* Is the word in a list that '|' separates? */
@@ -41,15 +42,11 @@ static int64_t number_of(const char *word, size_t n) {
     return value;
 }
 
-typedef struct place {
-    size_t role;   /* NO_ROLE = none */
-    int64_t layer; /* -1 = none */
-} place;
-
 /* The last role in a name, and the number behind a word for layers: "layers.3", "blk.3"; or behind
  * the role itself: "Qcur-3". */
-static place place_of(const char *name) {
-    place p = { NO_ROLE, -1 };
+static pl_pair_place place_of(const char *name) {
+    static const char add[] = "_add"; /* "Qcur_add-3": with its bias (examples/llama) */
+    pl_pair_place p = { NO_ROLE, -1, false };
     bool after_layers = false, after_role = false;
     while (*name != '\0') {
         const size_t n = strcspn(name, "./-:");
@@ -58,9 +55,13 @@ static place place_of(const char *name) {
         }
         after_layers = listed("layers|layer|blocks|block|h|blk", name, n);
         after_role = false;
+        const size_t n_add = sizeof add - 1;
+        const bool adds = n > n_add && strncmp(name + n - n_add, add, n_add) == 0;
         for (size_t i = 0; i < N_ROWS; i++) {
-            if (!listed(rows[i].names, name, n)) continue;
+            const bool plain = listed(rows[i].names, name, n);
+            if (!plain && (!adds || !listed(rows[i].names, name, n - n_add))) continue;
             p.role = i;
+            p.biased = !plain;
             after_role = true;
         }
         name += n + (name[n] != '\0');
@@ -68,8 +69,17 @@ static place place_of(const char *name) {
     return p;
 }
 
-static place place_of_item(const pl_pair_item *item) {
-    const place p = place_of(item->name);
+bool pl_pair_place_of(const char *name, pl_pair_place *out) {
+    *out = place_of(name);
+    return out->role != NO_ROLE;
+}
+
+bool pl_pair_place_is(const pl_pair_place *place, const char *role) {
+    return place->role != NO_ROLE && strcmp(rows[place->role].role, role) == 0;
+}
+
+static pl_pair_place place_of_item(const pl_pair_item *item) {
+    const pl_pair_place p = place_of(item->name);
     if (p.role != NO_ROLE || item->module == NULL) return p;
     return place_of(item->module);
 }
@@ -78,22 +88,25 @@ static bool op_fits(const role_row *row, const char *op) {
     return row->ops[0] == '\0' || op == NULL || op[0] == '\0' || listed(row->ops, op, strlen(op));
 }
 
-static uint64_t key_of(const pl_pair_item *item, place *p) {
+static uint64_t key_of(const pl_pair_item *item, pl_pair_place *p) {
     *p = place_of_item(item);
-    if (item->unmapped || p->role == NO_ROLE || !op_fits(&rows[p->role], item->op)) return 0;
-    if (item->call > 0) return 0;
-    return pl_pair_mix(pl_pair_mix(1, p->role + 1), (uint64_t)(p->layer + 2));
+    if (item->unmapped || p->role == NO_ROLE || item->call > 0) return 0;
+    const role_row *row = &rows[p->role];
+    const bool sum = item->op != NULL && listed(SUMS, item->op, strlen(item->op));
+    if (row->ops[0] != '\0' && sum) p->biased = true;
+    if (!p->biased && !op_fits(row, item->op)) return 0;
+    return pl_pair_mix(pl_pair_mix(p->biased ? 2 : 1, p->role + 1), (uint64_t)(p->layer + 2));
 }
 
 /* A part without an operator of its own is its last value; of others there must be only one. */
-static bool usable(const struct pl_pair_key *k, const place *p) {
+static bool usable(const struct pl_pair_key *k, const pl_pair_place *p) {
     if (k->n[0] == 0 || k->n[1] == 0) return false;
     return rows[p->role].ops[0] == '\0' || (k->n[0] == 1 && k->n[1] == 1);
 }
 
 pl_status pl_pair_by_role(pl_pair_state *s, pl_err *err) {
     pl_pair_keys keys;
-    place p;
+    pl_pair_place p;
     pl_status st = PL_OK;
     if (s->names_lie) return PL_OK;
     PL_TRY(pl_pair_keys_init(&keys, s->side[0]->n_items + s->side[1]->n_items, err));

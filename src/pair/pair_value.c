@@ -354,6 +354,15 @@ static bool may_have_layout(const pl_pair_state *s, const pl_pair *pair, const p
     return pl_strmap_has(seen, pair->layout);
 }
 
+/* Padding is what a runtime adds to what a model has. A side without a graph that has less than the
+ * model lacks elements, whatever the value of those (the last of a window is 0). */
+static bool lacks_elements(const pl_pair_state *s, const pl_pair *pair) {
+    const bool of_a = strncmp(pair->layout, "a: ", 3) == 0;
+    const int padded = of_a ? 0 : 1;
+    return strstr(pair->layout, "pad ") != NULL && s->has_graph[padded] &&
+           !s->has_graph[1 - padded];
+}
+
 /* seen: layouts found between values of different shapes. */
 static pl_status find_one(pl_pair_state *s, pl_pair *pair, bool of_one_shape, pl_strmap *seen,
                           pl_err *err) {
@@ -361,6 +370,7 @@ static pl_status find_one(pl_pair_state *s, pl_pair *pair, bool of_one_shape, pl
     if (!x->has_shape || !y->has_shape || of_one_shape != is_same_shape(s, pair)) return PL_OK;
     const bool tries = *pair->layout == '\0' && (!of_one_shape || may_hide_order(x, y));
     if (tries) PL_TRY(find_layout(s, pair, err));
+    if (tries && lacks_elements(s, pair)) pair->layout = "";
     if (*pair->layout == '\0') return PL_OK;
     if (of_one_shape) {
         if (tries && !may_have_layout(s, pair, seen)) pair->layout = "";

@@ -8,6 +8,7 @@
 #include "session/detail.h"
 #include "session/lost_calls.h"
 #include "session/quant.h"
+#include "session/routing.h"
 
 enum { LIMIT_ROWS = 16, LIST_MAX = 16 };
 
@@ -44,6 +45,7 @@ static void put_coverage(const pl_session *s, pl_buf *out) {
         pl_buf_put_clean(out, call == NULL ? "" : call);
         pl_buf_putc(out, '\n');
     }
+    pl_routing_put_text(s->routing, out);
     if (s->n_blame == 0 || s->first_divergence == NULL ||
         strcmp(s->first_divergence, s->blame[0].value) == 0)
         return;

@@ -167,7 +167,7 @@ static void put_histogram(pl_json *j, const figures *f) {
             const double x = pl_tensor_get_f64(sides[s], place(f, k));
             if (!isfinite(x)) continue;
             const double share = half > 0 ? (x / 2 - lo / 2) / half : 0;
-            const int bin = (int)(share * N_BINS);
+            const int bin = (int)(share * (double)N_BINS);
             counts[s][bin < 0 ? 0 : bin >= N_BINS ? N_BINS - 1 : bin]++;
         }
     }

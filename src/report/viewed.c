@@ -31,14 +31,30 @@ struct pl_viewed {
     size_t next_recent;
 };
 
+/* The graph is shown all the same. */
+static pl_status note_absent(pl_viewed *v, const pl_model *model, pl_err *err) {
+    pl_session *s = v->session;
+    if (model == NULL || model->absent == NULL) return PL_OK;
+    const char **notes = pl_arena_array(s->arena, s->n_notes + 1, sizeof(char *));
+    const char *note =
+        pl_arena_printf(s->arena, "shown without the model's weights: %s", model->absent);
+    if (notes == NULL || note == NULL) return pl_fail_memory(err, s->n_notes);
+    if (s->n_notes > 0) memcpy(notes, s->notes, s->n_notes * sizeof(char *));
+    notes[s->n_notes++] = note;
+    s->notes = notes;
+    return PL_OK;
+}
+
 static pl_status open_parts(pl_viewed *v, pl_err *err) {
     pl_dir *store = NULL;
     if (!pl_path_is_dir(v->path)) return PL_OK;
     PL_TRY(pl_dir_open(v->path, &v->dir, err));
     if (pl_dir_look(v->dir, "model.onnx", NULL) != PL_KIND_NONE)
-        PL_TRY(pl_model_read_in(v->dir, "model.onnx", &v->model, err));
+        PL_TRY(pl_model_look_in(v->dir, "model.onnx", &v->model, err));
     if (pl_dir_look(v->dir, "reference.onnx", NULL) != PL_KIND_NONE)
-        PL_TRY(pl_model_read_in(v->dir, "reference.onnx", &v->reference, err));
+        PL_TRY(pl_model_look_in(v->dir, "reference.onnx", &v->reference, err));
+    PL_TRY(note_absent(v, v->model, err));
+    PL_TRY(note_absent(v, v->reference, err));
     if (pl_dir_look(v->dir, "store", NULL) == PL_KIND_NONE) return PL_OK;
     PL_TRY(pl_dir_open_in(v->dir, "store", &store, err));
     const pl_status st = pl_store_open_in(store, PL_STORE_READ, &v->store, err);

@@ -81,15 +81,6 @@ void pl_advice_put_model(const pl_advice *a, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-static void put_number(pl_json *j, const char *key, double x) {
-    pl_json_key(j, key);
-    if (isnan(x)) {
-        pl_json_null(j);
-    } else {
-        pl_json_double(j, x);
-    }
-}
-
 void pl_advice_put_json(const pl_advice *a, pl_json *j) {
     pl_json_object_begin(j);
     pl_json_put_string(j, "precision", a->precision);
@@ -97,19 +88,19 @@ void pl_advice_put_json(const pl_advice *a, pl_json *j) {
     pl_json_put_string(j, "reason", a->reason);
     pl_json_put_bool(j, "met", a->met);
     pl_json_put_bool(j, "one_minimal", a->one_minimal);
-    put_number(j, "before", a->before);
-    put_number(j, "after", a->after);
+    pl_json_put_known(j, "before", a->before);
+    pl_json_put_known(j, "after", a->after);
     pl_json_put_int(j, "nodes", (int64_t)a->n_nodes);
     pl_json_put_int(j, "queries", (int64_t)a->n_queries);
     pl_json_put_string(j, "model", a->model);
     if (*a->by != '\0') {
         pl_json_put_string(j, "by", a->by);
         pl_json_put_bool(j, "unsigned_weights", a->unsigned_weights);
-        put_number(j, "top1_before", a->top1_before);
-        put_number(j, "top1_after", a->top1_after);
+        pl_json_put_known(j, "top1_before", a->top1_before);
+        pl_json_put_known(j, "top1_after", a->top1_after);
         pl_json_put_int(j, "held_back", a->n_held);
-        put_number(j, "held_before", a->held_before);
-        put_number(j, "held_after", a->held_after);
+        pl_json_put_known(j, "held_before", a->held_before);
+        pl_json_put_known(j, "held_after", a->held_after);
     }
     pl_json_key(j, "raise");
     pl_json_array_begin(j);
@@ -130,10 +121,10 @@ void pl_advice_put_json(const pl_advice *a, pl_json *j) {
         pl_json_put_int(j, "elements", r->n);
         pl_json_put_int(j, "overflow", r->n_over);
         pl_json_put_int(j, "underflow", r->n_under);
-        put_number(j, "largest", r->largest);
-        put_number(j, "condition", r->condition);
-        put_number(j, "local", r->local);
-        put_number(j, "effect", r->effect);
+        pl_json_put_known(j, "largest", r->largest);
+        pl_json_put_known(j, "condition", r->condition);
+        pl_json_put_known(j, "local", r->local);
+        pl_json_put_known(j, "effect", r->effect);
         pl_json_object_end(j);
     }
     pl_json_array_end(j);

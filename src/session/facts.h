@@ -20,6 +20,7 @@ typedef struct pl_value_facts {
     pl_fact rule;    /* the profile's rule accepts it */
     /* against its replay on A's own inputs */
     bool unreplayed; /* replay was tried and failed */
+    bool undefined;  /* no element is defined, so that nothing can be compared */
     pl_fact local;   /* its local error is within its bound (q <= PL_Q_CULPRIT) */
     bool cleared;    /* something else is to blame: a part, a shape before it */
     bool far;        /* further from gold than rounding explains */

@@ -63,7 +63,7 @@ typedef struct worst {
 
 typedef struct bound_pass {
     const pl_tensor *a, *r;
-    double tol, scale;
+    double tol, scale, absolute;
     worst *blocks;
 } bound_pass;
 
@@ -80,7 +80,7 @@ static void bound_block(void *ctx, int64_t begin, int64_t end) {
         for (size_t i = 0; i < n; i++) {
             const double d = fabs(a[i] - r[i]);
             if (!(d > 0) || isinf(d)) continue; /* NaN and Inf agree here */
-            const double bound = p->tol * (fabs(r[i]) + p->scale);
+            const double bound = p->tol * (fabs(r[i]) + p->scale) + p->absolute;
             const double q = bound > 0 ? d / bound : (double)INFINITY;
             if (q > w.q) w = (worst){ q, at + (int64_t)i, a[i], r[i] };
         }
@@ -89,7 +89,7 @@ static void bound_block(void *ctx, int64_t begin, int64_t end) {
 }
 
 static pl_status find_worst(pl_pool *pool, const pl_tensor *a, const pl_tensor *r, double tol,
-                            double scale, worst *out, pl_err *err) {
+                            double scale, double absolute, worst *out, pl_err *err) {
     pl_tensor *ca = NULL, *cr = NULL;
     if (a->data == NULL && a->n_elements > 0)
         return pl_fail(err, PL_E_NOT_FOUND, "elements not found: they lie on another machine");
@@ -99,7 +99,7 @@ static pl_status find_worst(pl_pool *pool, const pl_tensor *a, const pl_tensor *
     pl_status st = pl_tensor_contiguous(a, &ca, err);
     if (st == PL_OK) st = pl_tensor_contiguous(r, &cr, err);
     if (st == PL_OK) {
-        bound_pass pass = { ca, cr, tol, scale, blocks };
+        bound_pass pass = { ca, cr, tol, scale, absolute, blocks };
         pl_pool_for(pool, a->n_elements, BLOCK, bound_block, &pass);
         *out = (worst){ .index = -1 };
         for (int64_t i = 0; i < n_blocks; i++)
@@ -127,9 +127,9 @@ static void fail_elements(pl_judged *out, const pl_accumulators *acc) {
 }
 
 /* Ties are rare: if more codes than this are off by one, there is another reason, such as a zero
- * point. */
+ * point; a single code is likely one. */
 static int64_t most_flips(int64_t n) {
-    return n < 8 ? 1 : n / 4;
+    return n <= 1 ? 0 : n < 8 ? 1 : n / 4;
 }
 
 /* Does one factor explain the error of all elements? Then it is a wrong scale, not codes that flip
@@ -156,7 +156,7 @@ static pl_status judge_floats(const pl_judge *j, pl_pool *pool, const pl_judge_p
                               const pl_tensor *a, const pl_tensor *r, pl_judged *out, pl_err *err) {
     const pl_accumulators *acc = &out->acc;
     const double tol = pl_judge_tol(j, pair->precision), rms = rms_of(acc);
-    const double scale = rms > 0 ? rms : 1;
+    const double scale = rms > 0 ? rms : 1, absolute = isnan(j->tol) ? pair->absolute : 0;
     worst w = { .index = -1 };
     if (isnan(j->tol) && is_code(pair->precision) && is_one_factor(acc)) {
         out->rule_fails = true;
@@ -169,14 +169,14 @@ static pl_status judge_floats(const pl_judge *j, pl_pool *pool, const pl_judge_p
         judge_steps(pair, out);
         return PL_OK;
     }
-    if (acc->max_abs <= tol * scale) return PL_OK;
-    if (acc->max_abs > tol * (acc->max_r + scale) ||
+    if (acc->max_abs <= tol * scale + absolute) return PL_OK;
+    if (acc->max_abs > tol * (acc->max_r + scale) + absolute ||
         pl_dtype_class_of(r->dtype) == PL_CLASS_COMPLEX) {
-        const double bound = tol * (fabs(acc->max_abs_r) + scale);
+        const double bound = tol * (fabs(acc->max_abs_r) + scale) + absolute;
         w = (worst){ bound > 0 ? acc->max_abs / bound : (double)INFINITY, acc->max_abs_index,
                      acc->max_abs_a, acc->max_abs_r };
     } else {
-        PL_TRY(find_worst(pool, a, r, tol, scale, &w, err));
+        PL_TRY(find_worst(pool, a, r, tol, scale, absolute, &w, err));
     }
     if (!(w.q > 1)) return PL_OK;
     out->rule_fails = true;
@@ -219,11 +219,17 @@ static pl_status judge_torch(const pl_judge *j, const pl_tensor *a, const pl_ten
 
 /* ---- colour ---- */
 
+pl_colour pl_judge_colour(pl_colour by_metric, const pl_accumulators *acc, double absolute) {
+    const bool own = pl_accumulators_class(acc) == PL_PAIR_FINITE && acc->max_abs <= absolute;
+    return own && by_metric == PL_RED ? PL_YELLOW : by_metric;
+}
+
 static void colour(const pl_judge *j, const pl_judge_pair *pair, pl_judged *out) {
     const pl_metric *m = j->metric;
     pl_limits_match match;
     out->colour = pl_metric_colour(m, &out->acc, pair->precision, &out->limits);
     out->limits_from = pl_precision_name(pair->precision);
+    out->colour = pl_judge_colour(out->colour, &out->acc, pair->absolute);
     if (!pl_limits_find(j->limits, m->name, pair->value, pair->op, pair->dtype, pair->precision,
                         &match))
         return;

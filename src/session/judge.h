@@ -33,6 +33,7 @@ typedef struct pl_judge_pair {
     pl_precision precision; /* effective */
     pl_dtype dtype;         /* of a, for the user's limits */
     double step;            /* floats: value of one code, if they are dequantised; 0 = not known */
+    double absolute;        /* floats: what any element may be off by, however small it is */
     bool rounded;           /* integers: rounded from reals, so they may be off by one */
 } pl_judge_pair;
 
@@ -55,6 +56,9 @@ pl_status pl_judge_tensors(const pl_judge *judge, pl_pool *pool, const pl_judge_
 pl_status pl_judge_measured(const pl_judge *judge, pl_pool *pool, const pl_judge_pair *pair,
                             const pl_tensor *a, const pl_tensor *r, const pl_accumulators *acc,
                             pl_judged *out, pl_err *err);
+/* Metrics are relative to the size of the value. What an operator may be off by however small that
+ * is (`absolute`, pl_value_absolute_error) is yellow, not red. */
+pl_colour pl_judge_colour(pl_colour by_metric, const pl_accumulators *acc, double absolute);
 /* False when values of these types cannot be compared: text or bool with numbers, integers with
  * floats. */
 bool pl_judge_types_fit(pl_dtype a, pl_dtype r);

@@ -121,23 +121,14 @@ void pl_quant_put_md(const pl_quantisation *q, size_t limit, pl_buf *out) {
     pl_buf_putc(out, '\n');
 }
 
-static void put_number(pl_json *j, const char *key, double x) {
-    pl_json_key(j, key);
-    if (isnan(x)) {
-        pl_json_null(j);
-    } else {
-        pl_json_double(j, x);
-    }
-}
-
 void pl_quant_put_json(const pl_quantisation *q, pl_json *j) {
     pl_json_object_begin(j);
     pl_json_put_string(j, "metric", q->metric);
     pl_json_put_string(j, "unit", q->unit);
-    put_number(j, "error", q->error);
-    put_number(j, "limit", q->limit);
-    put_number(j, "value", q->value);
-    put_number(j, "top1", q->top1);
+    pl_json_put_known(j, "error", q->error);
+    pl_json_put_known(j, "limit", q->limit);
+    pl_json_put_known(j, "value", q->value);
+    pl_json_put_known(j, "top1", q->top1);
     pl_json_put_bool(j, "float_weights", q->float_weights);
     pl_json_put_string(j, "note", q->note);
     pl_json_key(j, "layers");
@@ -149,12 +140,12 @@ void pl_quant_put_json(const pl_quantisation *q, pl_json *j) {
         pl_json_put_string(j, "op", r->op);
         pl_json_put_string(j, "value", r->value);
         pl_json_put_string(j, "module", r->module);
-        put_number(j, "share", r->share);
-        put_number(j, "cumulative", r->cumulative);
-        put_number(j, "gain", r->gain);
-        put_number(j, "top1_gain", r->top1_gain);
-        put_number(j, "error_alone", r->alone);
-        put_number(j, "error_kept", r->kept);
+        pl_json_put_known(j, "share", r->share);
+        pl_json_put_known(j, "cumulative", r->cumulative);
+        pl_json_put_known(j, "gain", r->gain);
+        pl_json_put_known(j, "top1_gain", r->top1_gain);
+        pl_json_put_known(j, "error_alone", r->alone);
+        pl_json_put_known(j, "error_kept", r->kept);
         pl_json_put_string(j, "kind", r->kind);
         pl_json_put_string(j, "evidence", r->evidence);
         pl_json_put_bool(j, "keep", r->keep);

@@ -80,6 +80,7 @@ pl_status pl_session_new(pl_session **out, pl_err *err) {
                        .quant_limit = (double)NAN,
                        .model_path = "",
                        .model_hash = "",
+                       .inputs_hash = "",
                        .a = no_side,
                        .b = no_side,
                        .observer_note = "",

@@ -87,12 +87,13 @@ typedef struct pl_sync_point {
     pl_colour colour;
     pl_value_facts facts; /* facts behind the verdict; not read back */
     pl_verdict verdict;
-    const char *reason; /* one line, "" */
-    int64_t sample;     /* worst sample when there are several; else 0 */
-    bool accepted;      /* by a baseline */
-    bool fails;         /* an output beyond its bound, independent of blame */
-    bool overflowed;    /* fails because both sides are NaN or Inf where fp64 is finite */
-    bool model_wrong;   /* the recording, which is the truth, differs from the model here first */
+    const char *reason;  /* one line, "" */
+    int64_t sample;      /* worst sample when there are several; else 0 */
+    int64_t n_undefined; /* elements that operators leave undefined, which were not compared */
+    bool accepted;       /* by a baseline */
+    bool fails;          /* an output beyond its bound, independent of blame */
+    bool overflowed;     /* fails because both sides are NaN or Inf where fp64 is finite */
+    bool model_wrong;    /* the recording, which is the truth, differs from the model here first */
     const struct pl_detail *detail;  /* on demand (detail.h), not read back; or NULL */
     const struct pl_value *replayed; /* only during analyze: its value in the replayed model */
 } pl_sync_point;
@@ -164,6 +165,7 @@ typedef struct pl_session {
     const char *profile; /* "plumb", "torch" */
     double tol;          /* of the profile; NAN = by precision */
     const char *model_path, *model_hash;
+    const char *inputs_hash; /* of what A ran on; "" = unknown */
     size_t model_nodes;
     size_t n_samples;               /* of inputs; 0 = one */
     const int64_t *failing_samples; /* indices of samples that did not agree */
@@ -178,6 +180,7 @@ typedef struct pl_session {
     double quant_limit; /* B is the float model of a quantised A: how far outputs may be off, of
                            their size; NAN = it is not. Not read back */
     struct pl_quantisation *quant; /* of a quantised model (quant.h); NULL = it is not one */
+    struct pl_routing *routing;    /* chosen experts (routing.h); NULL = none are chosen */
     pl_sync_point *points;         /* in the order of the model */
     size_t n_points;
     pl_left_over *left_b;

@@ -7,6 +7,7 @@
 #include "session/columns.h"
 #include "session/detail.h"
 #include "session/quant.h"
+#include "session/routing.h"
 #include "session/session.h"
 
 typedef struct copier {
@@ -101,6 +102,19 @@ static void copy_quant(copier *c, pl_session *s) {
     }
 }
 
+static void copy_routing(copier *c, pl_session *s) {
+    pl_routing *r = list(c, s->routing, 1, sizeof(*r));
+    s->routing = r;
+    if (r == NULL) return;
+    text(c, &r->output);
+    r->of = list(c, r->of, r->n, sizeof(*r->of));
+    for (size_t i = 0; r->of != NULL && i < r->n; i++) {
+        text(c, &r->of[i].node);
+        text(c, &r->of[i].op);
+        text(c, &r->of[i].value);
+    }
+}
+
 static void copy_lists(copier *c, pl_session *s) {
     s->failing_samples =
         list(c, s->failing_samples, s->n_failing_samples, sizeof(*s->failing_samples));
@@ -123,6 +137,7 @@ static void copy_lists(copier *c, pl_session *s) {
     s->blame = list(c, s->blame, s->n_blame, sizeof(*s->blame));
     for (size_t i = 0; s->blame != NULL && i < s->n_blame; i++)
         copy_entry(c, &s->blame[i]);
+    copy_routing(c, s);
     s->lost = list(c, s->lost, s->n_lost, sizeof(*s->lost));
     for (size_t i = 0; s->lost != NULL && i < s->n_lost; i++) {
         pl_lost_call *l = &s->lost[i];
@@ -145,11 +160,11 @@ pl_status pl_session_copy(const pl_session *from, pl_session **out, pl_err *err)
     copier c = { .arena = s->arena };
     *s = *from;
     s->arena = c.arena;
-    const char **const fields[] = { &s->reason,          &s->at_fault,     &s->created,
-                                    &s->metric,          &s->profile,      &s->model_path,
-                                    &s->model_hash,      &s->bisect_level, &s->bisect_pass,
-                                    &s->bisect_reason,   &s->lines,        &s->observer_note,
-                                    &s->first_divergence };
+    const char **const fields[] = { &s->reason,           &s->at_fault,     &s->created,
+                                    &s->metric,           &s->profile,      &s->model_path,
+                                    &s->model_hash,       &s->bisect_level, &s->bisect_pass,
+                                    &s->bisect_reason,    &s->lines,        &s->observer_note,
+                                    &s->first_divergence, &s->inputs_hash };
     texts(&c, fields, sizeof(fields) / sizeof(fields[0]));
     copy_side(&c, &s->a);
     copy_side(&c, &s->b);

@@ -9,19 +9,11 @@
 #include "session/lost_calls.h"
 #include "session/quant.h"
 #include "session/rollup.h"
+#include "session/routing.h"
 #include "session/session_int.h"
 #include "store/recorder.h"
 
 /* Unknown is null; infinities are strings. */
-static void put_number(pl_json *j, const char *key, double x) {
-    pl_json_key(j, key);
-    if (isnan(x)) {
-        pl_json_null(j);
-    } else {
-        pl_json_double(j, x);
-    }
-}
-
 static void put_text(pl_json *j, const char *key, const char *s) {
     pl_json_put_string(j, key, s == NULL ? "" : s);
 }
@@ -69,8 +61,8 @@ static void put_metrics(pl_json *j, const pl_session *s, const pl_sync_point *p)
     for (size_t i = 0; p->measured && i < pl_n_metrics; i++)
         pl_json_put_double(j, pl_metrics[i].name, pl_metrics[i].value(&p->acc));
     for (size_t i = 0; i < s->n_user_metrics; i++)
-        put_number(j, s->user_metrics[i].name,
-                   p->user_metrics != NULL ? p->user_metrics[i] : (double)NAN);
+        pl_json_put_known(j, s->user_metrics[i].name,
+                          p->user_metrics != NULL ? p->user_metrics[i] : (double)NAN);
     pl_json_object_end(j);
 }
 
@@ -133,7 +125,7 @@ static void put_column(pl_json *j, const pl_column *c, const pl_sync_point *p) {
     switch (c->kind) {
     case PL_COLUMN_TEXT: put_text(j, c->name, pl_column_text(c, p)); return;
     case PL_COLUMN_NAME: pl_json_put_string(j, c->name, pl_column_text(c, p)); return;
-    case PL_COLUMN_NUMBER: put_number(j, c->name, pl_column_number(c, p)); return;
+    case PL_COLUMN_NUMBER: pl_json_put_known(j, c->name, pl_column_number(c, p)); return;
     case PL_COLUMN_INTEGER: pl_json_put_int(j, c->name, pl_column_integer(c, p)); return;
     case PL_COLUMN_FLAG: pl_json_put_bool(j, c->name, pl_column_flag(c, p)); return;
     case PL_COLUMN_OWN: return;
@@ -183,9 +175,9 @@ void pl_session_put_blame(pl_json *j, const pl_session *s) {
         pl_json_array_end(j);
         put_text(j, "kind", b->kind);
         put_text(j, "where", b->where);
-        put_number(j, "q", b->q);
-        put_number(j, "effect", b->effect);
-        put_number(j, "score", b->score);
+        pl_json_put_known(j, "q", b->q);
+        pl_json_put_known(j, "effect", b->effect);
+        pl_json_put_known(j, "score", b->score);
         put_text(j, "reason", b->reason);
         put_text(j, "module", b->module);
         put_text(j, "source", b->source);
@@ -295,7 +287,7 @@ void pl_session_put_coverage(pl_json *j, const pl_session *s) {
     pl_json_put_int(j, "inputs", (int64_t)c->n_inputs);
     pl_json_put_int(j, "replayed", (int64_t)s->n_replayed);
     pl_json_put_int(j, "unreplayed", (int64_t)s->n_unreplayed);
-    put_number(j, "single_node_share", s->single_node_share);
+    pl_json_put_known(j, "single_node_share", s->single_node_share);
     pl_json_object_end(j);
 }
 
@@ -324,6 +316,7 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
     put_text(j, "path", s->model_path);
     put_text(j, "hash", s->model_hash);
     pl_json_put_int(j, "nodes", (int64_t)s->model_nodes);
+    if (s->inputs_hash[0] != '\0') put_text(j, "inputs", s->inputs_hash);
     pl_json_object_end(j);
     pl_session_put_side(j, "a", &s->a);
     pl_session_put_side(j, "b", &s->b);
@@ -346,13 +339,14 @@ void pl_session_put_json(const pl_session *s, pl_buf *out) {
         pl_json_key(j, "quantisation");
         pl_quant_put_json(s->quant, j);
     }
+    pl_routing_put_json(s->routing, j);
     if (s->advice != NULL) {
         pl_json_key(j, "advice");
         pl_advice_put_json(s->advice, j);
     }
     put_text(j, "metric", s->metric);
     put_text(j, "profile", s->profile);
-    put_number(j, "tol", s->tol);
+    pl_json_put_known(j, "tol", s->tol);
     put_points(j, s, "outputs", true);
     pl_json_put_string(j, "first_divergence", s->first_divergence);
     pl_session_put_blame(j, s);

@@ -15,6 +15,7 @@
 #include "session/columns.h"
 #include "session/lost_calls.h"
 #include "session/quant.h"
+#include "session/routing.h"
 #include "session/session_int.h"
 #include "store/blob.h"
 #include "store/recorder.h"
@@ -514,6 +515,7 @@ static void read_head(reader *r, const pl_json_value *root) {
     s->model_path = get_text(r, model, "path", "");
     s->model_hash = get_text(r, model, "hash", "");
     s->model_nodes = (size_t)get_int(r, model, "nodes", 0, 0, INT64_MAX);
+    s->inputs_hash = get_text(r, model, "inputs", "");
     read_side_info(r, root, "a", &s->a);
     read_side_info(r, root, "b", &s->b);
     s->observer_effect = get_bool(r, root, "observer_effect");
@@ -533,6 +535,7 @@ static pl_status read_root(reader *r, const char *text, size_t n) {
                        (long long)format, PL_SESSION_FORMAT);
     read_head(r, root);
     PL_TRY(pl_lost_calls_take(r->session, find(root, "lost_calls"), r->err));
+    PL_TRY(pl_routing_take(r->session, find(root, "routing"), r->err));
     read_samples(r, root);
     read_bisect(r, root);
     read_advice(r, root);

@@ -135,21 +135,23 @@ pl_status pl_session_folder_put(pl_session_folder *f, const char *side, const ch
 }
 
 static pl_status put_model_as(pl_session_folder *f, const char *name, const pl_model *model,
-                              pl_err *err) {
+                              bool whole, pl_err *err) {
     char *path = pl_path_join(f->temporary, name);
     if (path == NULL) return pl_fail_memory(err, 1);
-    const pl_status st = pl_model_write(model, path, false, err);
+    const pl_status st = whole ? pl_model_write(model, path, false, err)
+                               : pl_model_write_referring(model, path, err);
     pl_free(path);
     return st;
 }
 
-pl_status pl_session_folder_put_model(pl_session_folder *f, const pl_model *model, pl_err *err) {
-    return put_model_as(f, "model.onnx", model, err);
+pl_status pl_session_folder_put_model(pl_session_folder *f, const pl_model *model, bool whole,
+                                      pl_err *err) {
+    return put_model_as(f, "model.onnx", model, whole, err);
 }
 
-pl_status pl_session_folder_put_reference(pl_session_folder *f, const pl_model *model,
+pl_status pl_session_folder_put_reference(pl_session_folder *f, const pl_model *model, bool whole,
                                           pl_err *err) {
-    return put_model_as(f, "reference.onnx", model, err);
+    return put_model_as(f, "reference.onnx", model, whole, err);
 }
 
 /* ---- the end ---- */

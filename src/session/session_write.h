@@ -18,12 +18,13 @@ pl_status pl_session_folder_new(const char *path, pl_session_folder **out, pl_er
 pl_status pl_session_folder_put(pl_session_folder *folder, const char *side, const char *value,
                                 const pl_tensor *t, pl_arena *arena, const char **blob,
                                 pl_err *err);
-/* model.onnx; weights beside it when they are large. */
-pl_status pl_session_folder_put_model(pl_session_folder *folder, const pl_model *model,
+/* model.onnx. Large weights stay in the file they came from unless it is to be whole; then they are
+ * beside it. */
+pl_status pl_session_folder_put_model(pl_session_folder *folder, const pl_model *model, bool whole,
                                       pl_err *err);
 /* reference.onnx: the model of B, when it is another one. */
 pl_status pl_session_folder_put_reference(pl_session_folder *folder, const pl_model *model,
-                                          pl_err *err);
+                                          bool whole, pl_err *err);
 /* Writes session.json and the indexes, syncs, renames. Freed either way. */
 pl_status pl_session_folder_commit_take(pl_session_folder *folder, const pl_session *session,
                                         pl_err *err);

@@ -11,6 +11,7 @@
 /* ---- one value ---- */
 
 pl_verdict pl_verdict_of_value(const pl_value_facts *f) {
+    if (f->undefined) return PL_VERDICT_UNVERIFIED;
     const bool differs = f->structural || f->nonfinite || f->rule == PL_FACT_NO;
     /* Computed wrongly from the run's own inputs. */
     if (f->local == PL_FACT_NO) return f->cleared ? PL_VERDICT_INHERITED : PL_VERDICT_CULPRIT;
@@ -238,10 +239,16 @@ static const char *say_nothing(const pl_session *s, const pl_claim *claim, const
     return NULL;
 }
 
+/* Red by the built-in limits, although it agrees: rounding, a tie or an ambiguity explains it. */
+static bool is_explained(const pl_sync_point *p) {
+    return p->colour == PL_RED && !p->accepted && pl_verdict_is_answer(p->verdict) &&
+           p->limits_from != NULL && strcmp(p->limits_from, pl_precision_name(p->precision)) == 0;
+}
+
 /* Never silent about things that agree but are not the same. */
 static const char *with_remarks(const pl_session *s, const pl_claim *claim, const char *why) {
-    const pl_sync_point *typed = NULL, *laid = NULL, *red = NULL;
-    size_t n_typed = 0, n_laid = 0, n_red = 0;
+    const pl_sync_point *typed = NULL, *laid = NULL, *red = NULL, *softened = NULL, *left = NULL;
+    size_t n_typed = 0, n_laid = 0, n_red = 0, n_softened = 0, n_left = 0;
     for (size_t i = 0; i < s->n_points && why != NULL; i++) {
         const pl_sync_point *p = &s->points[i];
         const bool counts = p->is_output || (claim->every_value && !p->is_input);
@@ -250,7 +257,9 @@ static const char *with_remarks(const pl_session *s, const pl_claim *claim, cons
             p->a.dtype != p->b.dtype && n_typed++ == 0)
             typed = p;
         if (p->layout != NULL && p->layout[0] != '\0' && n_laid++ == 0) laid = p;
-        if (p->is_output && p->colour == PL_RED && n_red++ == 0) red = p;
+        if (p->is_output && p->n_undefined > 0 && n_left++ == 0) left = p;
+        if (p->is_output && is_explained(p) && n_softened++ == 0) softened = p;
+        if (p->is_output && p->colour == PL_RED && !is_explained(p) && n_red++ == 0) red = p;
     }
     if (typed != NULL)
         why = pl_arena_printf(s->arena, "%s; %zu in another type, first '%s': %s, reference %s",
@@ -262,7 +271,34 @@ static const char *with_remarks(const pl_session *s, const pl_claim *claim, cons
     if (red != NULL && why != NULL)
         why = pl_arena_printf(s->arena, "%s; %zu output%s red by %s, first '%s'", why, n_red,
                               n_red == 1 ? " is" : "s are", s->metric, red->value);
+    if (left != NULL && why != NULL)
+        why = pl_arena_printf(
+            s->arena, "%s; padding is left out of %zu output%s, first '%s': %lld elements", why,
+            n_left, pl_plural(n_left), left->value, (long long)left->n_undefined);
+    if (softened != NULL && why != NULL)
+        why = pl_arena_printf(s->arena, "%s; %s alone would call %zu output%s red, first '%s'", why,
+                              s->metric, n_softened, pl_plural(n_softened), softened->value);
     return why;
+}
+
+/* What agrees is not red, unless the user's own limits say so. */
+static void soften(pl_session *s) {
+    for (size_t i = 0; i < s->n_points; i++) {
+        pl_sync_point *p = &s->points[i];
+        if (p->is_output && is_explained(p)) p->colour = PL_YELLOW;
+    }
+}
+
+/* Which values are outputs is unknown, and B has some that A has not: the headline says so. */
+static const char *with_left(const pl_session *s, const pl_claim *claim, const char *why) {
+    const char *first = NULL;
+    size_t n = 0;
+    if (why == NULL || !claim->only_claimed || s->coverage.n_outputs > 0) return why;
+    for (size_t i = 0; i < s->n_left_b; i++)
+        if (!s->left_b[i].expected && n++ == 0) first = s->left_b[i].value;
+    if (n == 0) return why;
+    return pl_arena_printf(s->arena, "%s; %zu of B without a counterpart, first '%s'", why, n,
+                           first);
 }
 
 static const char *say_agree(const pl_session *s, const pl_claim *claim, const found *f) {
@@ -340,7 +376,8 @@ pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err)
     } else { /* 7. everything was compared and agrees */
         s->outcome = PL_OUTCOME_AGREE;
         s->first_divergence = NULL;
-        why = with_remarks(s, claim, say_agree(s, claim, &f));
+        why = with_remarks(s, claim, with_left(s, claim, say_agree(s, claim, &f)));
+        soften(s);
     }
     s->reason = why == NULL ? "" : why;
     return why == NULL ? pl_fail_memory(err, 1) : PL_OK;

@@ -37,7 +37,7 @@ typedef struct pl_record {
 typedef struct pl_recording {
     const char *path, *format; /* "plumb", "safetensors", "npz", "pt", "gguf", "npy",
                                   "aimodelintermediates", "polygraphy", "onnx-test-data", "ranks",
-                                  "sglang", "llama-logits", "msprobe" */
+                                  "sglang", "llama-logits", "msprobe", "hf-debug", "vllm" */
     pl_record *records;        /* in the order of the run where that is known */
     size_t n_records;
     const char *provenance, *graph, *mappings, *exported; /* JSON, or NULL */

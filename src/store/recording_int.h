@@ -92,7 +92,12 @@ pl_status pl_import_nested_record(pl_recording *rec, const char *key, const pl_r
 /* A folder of SGLang's dumper; llama-perplexity's file of log-probabilities. */
 bool pl_import_is_sglang(const pl_dir_list *names);
 pl_status pl_import_sglang(pl_recording *rec, const pl_dir_list *names, pl_err *err);
-pl_status pl_import_msprobe(pl_recording *rec, pl_err *err); /* a folder with dump.json */
+bool pl_import_is_msprobe(const pl_dir *dir); /* a folder with dump.json or debug.json, and data */
+pl_status pl_import_msprobe(pl_recording *rec, pl_err *err);
+bool pl_import_is_hf_debug(const pl_dir_list *names);
+pl_status pl_import_hf_debug(pl_recording *rec, const pl_dir_list *names, pl_err *err);
+bool pl_import_is_vllm(const pl_dir *dir); /* a folder with module_calls.txt */
+pl_status pl_import_vllm(pl_recording *rec, pl_err *err);
 bool pl_import_is_llama_logits(const void *data, size_t n_bytes);
 pl_status pl_import_llama_logits(pl_recording *rec, pl_err *err);
 /* A recording inside a folder; folders in it are not opened as ranks again. */

@@ -90,7 +90,9 @@ pl_status pl_spool_put(pl_spool *s, const pl_datum *datum, size_t *id, pl_err *e
     entry e = { .datum = NULL };
     const uint64_t n_bytes = pl_datum_bytes(datum);
     const bool tensor = datum->kind == PL_TYPE_TENSOR && datum->tensor->dtype != PL_STRING;
-    if (!tensor || n_bytes == 0 || s->held + n_bytes <= s->memory) {
+    if (tensor && pl_tensor_is_filled(datum->tensor)) { /* takes no memory */
+        e.datum = pl_datum_ref(datum);
+    } else if (!tensor || n_bytes == 0 || s->held + n_bytes <= s->memory) {
         e.datum = pl_datum_ref(datum);
         s->held += n_bytes;
     } else {

@@ -55,6 +55,20 @@ pl_status pl_datum_new_sequence(pl_type_kind elem_kind, pl_dtype elem_dtype, pl_
     return datum_new_list(PL_TYPE_SEQUENCE, elem_kind, elem_dtype, items, n_items, out, err);
 }
 
+pl_status pl_datum_of_map_take(pl_tensor *keys, pl_tensor *values, pl_datum **out, pl_err *err) {
+    pl_datum *pair[2] = { NULL, NULL };
+    pl_status st = pl_datum_of_tensor_take(keys, &pair[0], err);
+    if (st == PL_OK) {
+        st = pl_datum_of_tensor_take(values, &pair[1], err);
+    } else {
+        pl_tensor_unref(values);
+    }
+    if (st == PL_OK) st = pl_datum_new_sequence(PL_TYPE_TENSOR, PL_UNDEFINED, pair, 2, out, err);
+    pl_datum_unref(pair[0]);
+    pl_datum_unref(pair[1]);
+    return st;
+}
+
 pl_status pl_datum_new_optional(pl_type_kind elem_kind, pl_dtype elem_dtype, pl_datum *item,
                                 pl_datum **out, pl_err *err) {
     return datum_new_list(PL_TYPE_OPTIONAL, elem_kind, elem_dtype, &item, item ? 1 : 0, out, err);

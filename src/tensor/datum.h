@@ -21,6 +21,8 @@ pl_status pl_datum_of_tensor_take(pl_tensor *t, pl_datum **out, pl_err *err);
 /* Items are borrowed and referenced. */
 pl_status pl_datum_new_sequence(pl_type_kind elem_kind, pl_dtype elem_dtype, pl_datum *const *items,
                                 size_t n_items, pl_datum **out, pl_err *err);
+/* A map, as two tensors of one length: keys and values. */
+pl_status pl_datum_of_map_take(pl_tensor *keys, pl_tensor *values, pl_datum **out, pl_err *err);
 /* item == NULL: the empty optional. */
 pl_status pl_datum_new_optional(pl_type_kind elem_kind, pl_dtype elem_dtype, pl_datum *item,
                                 pl_datum **out, pl_err *err);

@@ -211,6 +211,26 @@ pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_f
     return PL_OK;
 }
 
+bool pl_tensor_is_mapped(const pl_tensor *t) {
+    return t->storage->map != NULL && !t->storage->map->heap && pl_tensor_is_contiguous(t);
+}
+
+void pl_tensor_forget(const pl_tensor *t) {
+    if (pl_tensor_is_mapped(t)) pl_file_map_forget(t->storage->map, t->data, pl_tensor_bytes(t));
+}
+
+const pl_file_map *pl_tensor_mapping(const pl_tensor *t) {
+    return t->storage->map;
+}
+
+bool pl_tensor_is_filled(const pl_tensor *t) {
+    const size_t size = pl_dtype_bytes(t->dtype), n_bytes = pl_tensor_bytes(t);
+    const char *at = t->data;
+    /* A kernel may have written to it since. */
+    return t->storage->n_repeated > 0 && n_bytes > size && pl_tensor_is_contiguous(t) &&
+           memcmp(at, at + size, n_bytes - size) == 0;
+}
+
 pl_status pl_tensor_borrow(pl_dtype dtype, int rank, const int64_t *dims, const void *data,
                            void (*release)(void *), void *ctx, pl_tensor **out, pl_err *err) {
     pl_tensor *t = NULL;
@@ -439,6 +459,12 @@ pl_status pl_tensor_cast_on(pl_pool *pool, const pl_tensor *t, pl_dtype dtype, p
     PL_TRY(cast_check(t->dtype, dtype, err));
     pl_status st = PL_OK;
     pl_tensor *c = NULL, *source = NULL;
+    if (pl_tensor_is_filled(t) && pl_dtype_class_of(t->dtype) != PL_CLASS_COMPLEX &&
+        pl_dtype_class_of(dtype) != PL_CLASS_COMPLEX) {
+        uint64_t element[2] = { 0 };
+        cast_block(t->dtype, t->data, dtype, (char *)element, 1);
+        return pl_tensor_new_filled(dtype, t->rank, t->dims, element, out, err);
+    }
     PL_TRY_GOTO(done, st, pl_tensor_contiguous(t, &source, err));
     PL_TRY_GOTO(done, st, pl_tensor_new(dtype, t->rank, t->dims, &c, err));
     pl_dtype from_dtype = t->dtype, to_dtype = dtype;

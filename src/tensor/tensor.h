@@ -45,6 +45,10 @@ pl_status pl_tensor_new_filled(pl_dtype dtype, int rank, const int64_t *dims, co
  * that data..data+n_elements*size lies inside the map. Not for strings or sub-byte types. */
 pl_status pl_tensor_from_map(pl_dtype dtype, int rank, const int64_t *dims, pl_file_map *map,
                              const void *data, pl_tensor **out, pl_err *err);
+/* Are the elements bytes of a mapped file? Then pl_tensor_forget gives the memory of their pages
+ * back until they are read again (else it does nothing). */
+bool pl_tensor_is_mapped(const pl_tensor *t);
+void pl_tensor_forget(const pl_tensor *t);
 /* A contiguous tensor over memory that outlives it; `release(ctx)` is called at the end (may be
  * NULL). */
 pl_status pl_tensor_borrow(pl_dtype dtype, int rank, const int64_t *dims, const void *data,
@@ -74,6 +78,10 @@ pl_status pl_tensor_set_string(pl_tensor *t, int64_t i, const char *data, size_t
 bool pl_tensor_is_contiguous(const pl_tensor *t);
 size_t pl_tensor_bytes(const pl_tensor *t); /* n_elements * element size */
 bool pl_tensor_same_shape(const pl_tensor *a, const pl_tensor *b);
+/* The file that the elements lie in, mapped; NULL = memory. */
+const pl_file_map *pl_tensor_mapping(const pl_tensor *t);
+/* Is every element of a large tensor the same? Only those of pl_tensor_new_filled are looked at. */
+bool pl_tensor_is_filled(const pl_tensor *t);
 /* Same dtype, shape and bytes (strings by content). Both contiguous. */
 bool pl_tensor_identical(const pl_tensor *a, const pl_tensor *b);
 /* One element of a contiguous numeric tensor. */

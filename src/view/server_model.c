@@ -82,6 +82,8 @@ pl_status pl_server_open_weight(const pl_server *s, const char *name, pl_view_pa
         const pl_value *v = model->graph->values[i];
         if (strcmp(v->name, name) != 0) continue;
         const pl_tensor *t = constant_of(v);
+        if (t != NULL && model->absent != NULL && !pl_tensor_is_contiguous(t))
+            return pl_fail(err, PL_E_NOT_FOUND, "%s", model->absent);
         if (t != NULL) {
             out->a = pl_tensor_ref(t);
             return PL_OK;

@@ -1,10 +1,11 @@
 /* Fuzz target: small JSON files that plumb finds in folders: repro.json, an index of a store, the
- * metadata.json and dump.json of other tools' intermediates. They are read by name, so they lie in
- * a folder that is made once. */
+ * metadata.json, dump.json and module_calls.txt of other tools' intermediates. They are read by
+ * name, so they lie in a folder that is made once. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -16,11 +17,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char *root;
 static char repro[4096], metadata[4096], folder[4096], dump[4096], dumps[4096], index_file[4096],
-    store_dir[4096];
+    store_dir[4096], steps[4096], calls[4096];
 
 static void clean_up(void) {
     (void)pl_dir_remove(root, NULL);
     pl_free(root);
+}
+
+static void put(const char *path, const uint8_t *data, size_t size);
+
+/* Two modules with an output each. */
+static void set_up_steps(void) {
+    static const char header[] =
+        "{\"value\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}abcd";
+    uint8_t file[8 + sizeof header - 1] = { sizeof header - 1 - 4 };
+    char path[4400];
+    memcpy(file + 8, header, sizeof header - 1);
+    snprintf(steps, sizeof steps, "%s/step_0", root);
+    snprintf(calls, sizeof calls, "%s/module_calls.txt", steps);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", steps, i == 0 ? "m" : "m_1");
+        if (pl_path_make_dirs(path, NULL) != PL_OK) abort();
+        snprintf(path, sizeof path, "%s/%s/outputs_cuda_%d.pt", steps, i == 0 ? "m" : "m_1", i);
+        put(path, file, sizeof file);
+    }
 }
 
 static void set_up(void) {
@@ -42,6 +62,7 @@ static void set_up(void) {
     char dir[4200];
     snprintf(dir, sizeof dir, "%s/index", store_dir);
     if (pl_path_make_dirs(dir, NULL) != PL_OK) abort();
+    set_up_steps();
 }
 
 /* Without the syncs of pl_file_write. */
@@ -68,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put(metadata, data, size);
     put(index_file, data, size);
     put(dump, data, size);
+    put(calls, data, size);
     pl_arena *arena = pl_arena_new();
     if (arena != NULL) (void)pl_repro_read_info(repro, arena, &info, &err);
     pl_arena_free(arena);
@@ -82,5 +104,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         rec = NULL;
     }
     if (pl_recording_open(dumps, &rec, &err) == PL_OK) pl_recording_close(rec);
+    if (pl_recording_open(steps, &rec, &err) == PL_OK) pl_recording_close(rec);
     return 0;
 }

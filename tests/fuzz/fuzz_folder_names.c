@@ -1,6 +1,6 @@
 /* Fuzz target: names of files in a folder, from which ranks, steps and names of values are read
- * (folders of ranks, SGLang's dumper). Each line of the input is a name; every file is the same
- * small safetensors. */
+ * (folders of ranks, SGLang's dumper, Hugging Face's model debugger). Each line of the input is a
+ * name; every file is the same small safetensors. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -301,6 +301,22 @@ def stale_slot(m, style, layer, at, prompt):
     return Where(step_of(at, prompt), layer, ("Mul",))  # the planted operation itself
 
 
+def last_place_lost(m, style, layer, at, prompt):
+    """The last place of one layer's cache is not written, wherever the tokens end: a copied cache loses its newest value, one with room does not."""
+    value, name = f"present.{layer}.value", f"model.layers.{layer}.fault"
+    for n, v in (("zero", np.asarray(0, np.int64)), ("one", np.asarray(1, np.int64)), ("axes", np.asarray([0, 1, 3], np.int64)),
+                 ("flat", np.asarray([], np.int64))):
+        m.graph.initializer.extend([numpy_helper.from_array(v, f"{name}/{n}")])
+    kind = m.graph.output[0].type.tensor_type.elem_type
+    node = lambda op, i, o, **a: helper.make_node(op, [f"{name}/{x}" if "/" not in x else x for x in i], [f"{name}/{o}"], name=f"{name}/{o}", **a)
+    nodes = [node("Shape", [value + "/right"], "places", start=2, end=3), node("Reshape", ["places", "flat"], "n"),
+             node("Range", ["zero", "n", "one"], "each"), node("Sub", ["n", "one"], "last"), node("Less", ["each", "last"], "before"),
+             node("Cast", ["before"], "keep", to=kind), node("Unsqueeze", ["keep", "axes"], "kept"),
+             helper.make_node("Mul", [value + "/right", f"{name}/kept"], [value], name=f"{name}/Mul")]
+    insert_after(m, cache_producer(style, layer, "value"), value, nodes)
+    return Where(0, layer, ("Mul",))
+
+
 def mask_off(m, style, layer, at, prompt):
     """One layer does not see the key at position `at`, once it is in the past (old, opset23)."""
     name = f"fault.{layer}"

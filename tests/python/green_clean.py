@@ -3,6 +3,7 @@
 import green_flows
 import green_odd
 import green_outsider
+import green_stranger
 from green_models import MODELS
 from green_situation import (Situation, accuracy, analyze, expected_wrong, noise, query, recording_and_model, storable, suite, truth, two_recordings,
                              with_engine)
@@ -76,4 +77,4 @@ def recordings():
 right_runtimes()
 real_runtimes()
 recordings()
-SITUATIONS += green_odd.CLEAN + green_flows.CLEAN + green_outsider.CLEAN
+SITUATIONS += green_odd.CLEAN + green_flows.CLEAN + green_outsider.CLEAN + green_stranger.CLEAN

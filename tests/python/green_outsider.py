@@ -15,7 +15,7 @@ from green_situation import Situation, save_model
 from plumbtest import Tensor, round_to
 
 RED, CLEAN, CASES = [], [], []
-FOUND = ("output-is-weight/weight/analyze", "output-is-input/input/analyze", "nan-places/nan-as-inf/analyze", "foreign/wrong/analyze", "complex/right/analyze")
+FOUND = ("complex/adjoint", "session/reuse", "session/flat", "shorter", "sigmoid-tail", "samples/test-lacks", "output-is-weight/weight/analyze", "output-is-input/input/analyze", "nan-places/nan-as-inf/analyze", "foreign/wrong/analyze", "complex/right/analyze")
 MLP = MODELS["mlp"]
 BACKENDS = ("ort", "jit")
 
@@ -101,6 +101,21 @@ def not_numbers():
     odd.bad("huge-sign", y=change(x * 3, 0, -3e200)).bad("float", y=np.array([np.inf, 0, 3, 9], np.float32))
 
 
+def tails():
+    """An output as small as 1e-10 that a runtime clamps to 0, as ONNX Runtime does: within what Sigmoid may round, and every command says so."""
+    x = np.linspace(-24, -22, 16).astype(np.float32).reshape(2, 8)
+    y = (1 / (1 + np.exp(-x.astype(np.float64)))).astype(np.float32)
+    for name, more, view in (("", [], y), ("-moved", [N("Reshape", ["s", "k"], ["t"]), N("Transpose", ["t"], ["y"])], y.reshape(4, 4).T.copy())):
+        odd = case(f"sigmoid-tail{name}", [N("Sigmoid", ["x"], ["s" if more else "y"]), *more], {"x": x}, [("y", "f32", list(view.shape))], {"y": view},
+                   {"k": np.array([4, 4])} if more else {}, backends=("ort", "jit"))
+        odd.also("clamped", y=view * 0).bad("visible", NOT_TEST, y=change(view, 3, 1e-5)).bad("one", NOT_TEST, y=change(view, 0, .5))
+    odd = case("sigmoid-tail-log", [N("Sigmoid", ["x"], ["s"]), N("Log", ["s"], ["y"])], {"x": x}, [("y", "f32", [2, 8])], {"y": np.log(y)}, backends=("jit",))
+    odd.bad("clamped", y=np.full_like(y, -np.inf)).bad("18", y=np.full_like(y, -18))
+    x = np.full((2, 4), -1e-9, np.float32)
+    odd = case("elu-tail", [N("Elu", ["x"], ["y"])], {"x": x}, [("y", "f32", [2, 4])], {"y": x}, backends=("ort",))
+    odd.also("clamped", y=x * 0).bad("visible", NOT_TEST, y=x * 1000)
+
+
 def large():
     """One wrong element of many."""
     for kind, dtype, n in (("f32", np.float32, 300001), ("f16", np.float16, 70001)):
@@ -183,7 +198,7 @@ def quantisers():
     odd.bad("no-zero", y=a.astype(np.int32) @ b.astype(np.int32)).bad("one", y=change(y, 5, y.ravel()[5] + 1)).bad("unsigned", y=(a.astype(np.int32) - 7) @ b.view(np.uint8).astype(np.int32))
 
 
-for fill in (plain_outputs, optional_outputs, not_numbers, large, small_types, flow, quantisers):
+for fill in (plain_outputs, optional_outputs, not_numbers, tails, large, small_types, flow, quantisers):
     fill()
 
 FORMATS = ("junit", "sarif", "github", "md", "csv")
@@ -265,6 +280,41 @@ def samples():
     red("samples/test-last", lambda f: folder_of(f, wrong["last"][1]))
     red("samples/test-stale", lambda f: folder_of(f, right[0]))
     clean("samples/test-right", lambda f: folder_of(f, None))
+
+
+# ---- recordings with less than the model ----
+
+def shorter():
+    """The last element is lost, and it would have been 0: that is not padding of the model's value."""
+    x = np.array([.5, -1, 2, 4, -3, 0], np.float32)
+    one = Odd("shorter", [N("Abs", ["x"], ["y"])], {"x": x}, [("y", "f32", [6])], {"y": np.abs(x)})
+
+    def sides(folder, y, **more):
+        write_case(folder, one, None)
+        return ["compare", write_npz(folder / "a.npz", {"x": x, "y": y}), "case/model.onnx", "--no-session", *more.get("flags", ())]
+    red("shorter/lost", lambda f: sides(f, np.abs(x)[:5]))
+    red("shorter/lost-strict", lambda f: sides(f, np.abs(x)[:5], flags=["--strict-pairs"]))
+    clean("shorter/none", lambda f: sides(f, np.abs(x)))
+    clean("shorter/padded", lambda f: sides(f, np.concatenate([np.abs(x), np.zeros(2, np.float32)])))
+
+    def zero_point(folder, add):
+        v = np.array([[-1, .5, 2, .25, 1, -.75]], np.float32)
+        s = np.float32(3 / 255)
+        z = np.uint8(round(1 / float(s)) + add)
+        y = np.clip(np.rint(v / s) + round(1 / float(s)), 0, 255).astype(np.uint8)
+        case_ = Odd("zp", [N("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])], {"x": v}, [("y", "u8", [1, 6]), ("s", "f32", []), ("z", "u8", [])], {"y": y, "s": s, "z": z})
+        write_case(folder, case_, None)
+        return ["compare", write_npz(folder / "a.npz", {"x": v, "y": y, "s": s, "z": z}), "case/model.onnx", "--no-session"]
+    red("shorter/zero-point-off-by-one", lambda f: zero_point(f, 1))
+    clean("shorter/zero-point", lambda f: zero_point(f, 0))
+
+    def broadcast(folder, rows):
+        empty = Odd("empty", [N("Relu", ["e"], ["y"]), N("Neg", ["k"], ["z"])], {"e": np.zeros((0, 4), np.float32), "k": x[:2]}, [("y", "f32", [0, 4]), ("z", "f32", [2])],
+                    {"y": np.zeros((rows, 4), np.float32), "z": -x[:2]})
+        write_case(folder, empty, None)
+        return ["run", "case/model.onnx", "--inputs", "case/test_data_set_0", "--accuracy", "--profile", "torch", "--backend", engine(folder, empty, empty.right)]
+    red("shorter/torch-broadcasts", lambda f: broadcast(f, 1))
+    clean("shorter/torch-empty", lambda f: broadcast(f, 0))
 
 
 # ---- unknown operators ----
@@ -440,6 +490,38 @@ def sessions():
         return words
     red("session/other-model", stale)
 
+    def reuse(folder, *other):
+        """The session was made on 4 rows that a file has."""
+        x = rng(41).standard_normal((4, 6)).astype(np.float32)
+        y = np.tanh(x)
+        one = Odd("reuse", [N("Tanh", ["x"], ["y"])], {"x": x}, [("y", "f32", ["n", 6])], {"y": y})
+        write_case(folder, one, None)
+        np.save(folder / "x.npy", x)
+        np.save(folder / "other.npy", x + 1)
+        subprocess.run([os.environ.get("PLUMB", "build/plumb"), "analyze", "case/model.onnx", "--backend", "jit", "--input", "x=x.npy", "-o", "s"], cwd=folder, check=True, capture_output=True)
+        return ["analyze", "case/model.onnx", "--reuse", "s", "-o", "t", *other]
+    red("session/reuse-generated", reuse, codes=(2,))
+    red("session/reuse-other-input", lambda f: reuse(f, "--input", "x=other.npy"), codes=(2,))
+    red("session/reuse-other-rows", lambda f: reuse(f, "--dim", "n=4"), codes=(2,))
+    clean("session/reuse-same", lambda f: reuse(f, "--input", "x=x.npy"))
 
-for fill in (samples, foreign, parts, recordings, corpora, sessions):
+    def flat(folder, scale=1):
+        """Raw files of an engine; the number of rows follows from the length of the input's."""
+        x = rng(42).standard_normal((4, 6)).astype(np.float32)
+        write_case(folder, Odd("flat", [N("Tanh", ["x"], ["y"])], {"x": x}, [("y", "f32", ["n", 6])], {"y": np.tanh(x)}), None)
+        (folder / "dump").mkdir()
+        x.tofile(folder / "dump/x.bin")
+        (np.tanh(x) * np.float32(scale)).tofile(folder / "dump/y.bin")
+        return ["compare", "dump", "case/model.onnx", "--no-session"]
+    red("session/flat-wrong", lambda f: flat(f, 1.05), codes=(1,))
+    clean("session/flat", flat)
+
+
+for fill in (samples, shorter, foreign, parts, recordings, corpora, sessions):
     fill()
+
+for one_ in CASES:  # what blame has no bound for is judged by the predicate, also where no accuracy is asked for
+    if one_.name == "complex":
+        for word_, answer_ in one_.wrong.items():
+            RED.append(Situation(f"outsider/complex/{word_}/query-plain", lambda f, o=one_, a=answer_: [w for w in by_engine(o, a, "query")(f) if w != "--accuracy"]))
+        CLEAN.append(Situation("outsider/complex/right/query-plain", lambda f, o=one_: [w for w in by_engine(o, o.right, "query")(f) if w != "--accuracy"], red=False))

@@ -9,6 +9,7 @@ import green_flows
 import green_odd
 import green_outsider
 import green_red_by_hand
+import green_stranger
 
 SITUATIONS = []
 
@@ -127,4 +128,4 @@ whole_answers()
 test_folders()
 recordings()
 truths()
-SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED + green_outsider.RED
+SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED + green_outsider.RED + green_stranger.RED

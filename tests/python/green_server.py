@@ -29,7 +29,16 @@ def check(plumb, root, full):
     write_npz(folder / "same.npz", {k: v.copy() for k, v in right.items()})
     write_npz(folder / "wrong.npz", {**right, "y": right["y"] * np.float32(1.3)})
     write_npz(folder / "input.npz", {"x": right["x"]})
-    cases = [("same.npz", "agree"), ("wrong.npz", "diverged"), ("input.npz", "inconclusive"), ("right.npz", None)]
+    write_npz(folder / "order.npz", dict(reversed(list(right.items()))))
+    write_npz(folder / "nan.npz", {**right, "y": np.where(np.arange(right["y"].size).reshape(right["y"].shape) == 1, np.float32(np.nan), right["y"])})
+    write_npz(folder / "rows.npz", {**right, "y": right["y"][:-1]})
+    write_npz(folder / "inside.npz", {**right, "r": right["r"] + np.float32(1)})
+    write_npz(folder / "other.npz", {k: v for k, v in MODELS["mlp"].values(1).items()})
+    (folder / "folder").mkdir()
+    np.save(folder / "folder/x.npy", right["x"])
+    np.save(folder / "folder/y.npy", -right["y"])
+    cases = [("same.npz", "agree"), ("wrong.npz", "diverged"), ("input.npz", "inconclusive"), ("order.npz", "agree"), ("nan.npz", "diverged"), ("rows.npz", "diverged"),
+             ("inside.npz", "diverged"), ("folder", "diverged"), ("right.npz", None), ("other.npz", "diverged")]
     server = subprocess.Popen([plumb, "view", "--no-open", "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"})
     bad = []

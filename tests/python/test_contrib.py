@@ -377,6 +377,81 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
+def paged(q, k, v, caches, starts, past, table, heads, tables=None, slots=None, sink=None, norms=None, window=-1, softcap=0.0, scale=None,
+          interleaved=False, causal=True):
+    """What ContribOperators.md says of PagedAttention, token by token in numpy: q, k, v are (tokens, heads, size)."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    keys, values = (c.astype(np.float64).reshape(-1, *c.shape[2:]) for c in caches)
+    block, size, share = caches[0].shape[1], q.shape[2], heads // k.shape[1]
+
+    def row(b, position):
+        return table[b][position // block] * block + position % block
+
+    def turn(x, position):
+        cos, sin = (t[position].astype(np.float64) for t in tables)
+        n = len(cos)
+        y, first, second = x.copy(), np.arange(n) * (2 if interleaved else 1), np.arange(n) * (2 if interleaved else 1) + (1 if interleaved else n)
+        y[:, first] = x[:, first] * cos - x[:, second] * sin
+        y[:, second] = x[:, first] * sin + x[:, second] * cos
+        return y
+
+    for b in range(len(past)):
+        for t in range(starts[b], starts[b + 1]):
+            position = past[b] + t - starts[b]
+            if norms is not None:
+                q[t], k[t] = (x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w for x, w in zip((q[t], k[t]), norms))
+            if tables is not None:
+                q[t], k[t] = turn(q[t], position), turn(k[t], position)
+            slot = row(b, position) if slots is None else slots[t]
+            if slot >= 0:
+                keys[slot], values[slot] = k[t], v[t]
+    y = np.zeros((len(q), heads, size))
+    for b in range(len(past)):
+        for t in range(starts[b], starts[b + 1]):
+            position = past[b] + t - starts[b]
+            end = position + 1 if causal else past[b] + starts[b + 1] - starts[b]
+            seen = [row(b, p) for p in range(max(0, position + 1 - window) if window > 0 else 0, end)]
+            for h in range(heads):
+                x = keys[seen, h // share] @ q[t, h] * (size ** -0.5 if scale is None else scale)
+                x = softcap * np.tanh(x / softcap) if softcap else x
+                x = np.exp(np.append(x, -np.inf if sink is None else sink[h]) - max(x.max(), -1e9 if sink is None else sink[h]))
+                y[t, h] = x[:-1] @ values[seen, h // share] / x.sum()
+    return [y.reshape(len(q), -1).astype(np.float32)] + [c.reshape(o.shape).astype(np.float32) for c, o in zip((keys, values), caches)]
+
+
+@family
+def paged_attention():
+    """Four sequences, one without new tokens, over blocks in disorder. ONNX Runtime's CPU build has no kernel."""
+    heads, kv, size, block = 4, 2, 16, 4
+    starts, past, table = [0, 3, 3, 4, 9], [5, 2, 0, 0], [[7, 2], [1, 0], [3, 0], [4, 6]]
+    tokens = starts[-1]
+    q, k, v = f32(tokens, heads, size), f32(tokens, kv, size), f32(tokens, kv, size)
+    caches, sink = (f32(10, block, kv, size), f32(10, block, kv, size)), f32(heads)
+    tables, part, norms = (f32(12, size // 2), f32(12, size // 2)), (f32(12, 3), f32(12, 3)), (f32(size), f32(size))
+
+    def add(label, packed=False, starts=starts, past=past, table=table, slots=None, use=None, sinks=None, weights=None, **attrs):
+        rows = [x.reshape(tokens, -1) for x in (q, k, v)]
+        rows = [np.concatenate(rows, 1), None, None] if packed else rows
+        attrs = dict(num_heads=heads, kv_num_heads=kv, **({"do_rotary": 1} if use is not None else {}), **attrs)
+        expected = paged(q, k, v, caches, starts, past, table, heads, tables=use, slots=slots, norms=weights, window=attrs.get("local_window_size", -1),
+                         sink=np.zeros(heads) if attrs.get("smooth_softmax") else sinks, softcap=attrs.get("softcap", 0.0),
+                         scale=attrs.get("scale"), interleaved=bool(attrs.get("rotary_interleaved")), causal=attrs.get("is_causal", 1) == 1)
+        case("PagedAttention", label, rows + [*caches, i32(starts), i32(past), i32(table), *(use or (None, None)), None if slots is None else i32(slots),
+                                              sinks, *(weights or (None, None))], 3, expected=expected, **attrs)
+
+    add("several sequences")
+    add("packed, rotary", packed=True, use=tables)
+    add("rotary of a part, interleaved", use=part, rotary_interleaved=1)
+    add("window, softcap, scale", local_window_size=3, softcap=2.0, scale=0.4)
+    add("window: blocks before it may be unmapped", table=[[7, 2], [1, 0], [3, -1], [4, 6]], local_window_size=2)
+    add("first block shared", past=[5, 2, 0, 4], table=[[7, 2, 0], [1, 0, 0], [3, 0, 0], [7, 6, 8]])
+    add("slot_mapping, some kept out", slots=[21, -1, 23, 12, 16, 17, -1, 19, 24])
+    add("sinks", sinks=sink)
+    add("smooth softmax", smooth_softmax=1)
+    add("normalised q and k, rotary, packed", packed=True, use=tables, weights=norms)
+    add("not causal", is_causal=0)
+
+
 def experts(x, router, fc1, fc2, activate, k, normalise):
     """What ContribOperators.md says of MoE, in numpy: fc1, fc2 are functions of (expert, rows)."""
     flat, p = x.reshape(-1, x.shape[-1]).astype(np.float64), softmax(router.astype(np.float64))

@@ -245,6 +245,23 @@ def test_variance_of_one_pass_is_a_culprit_when_nothing_is_left_of_it(folder):
         assert got["verdict"] == "agree", (offset, got["reason"])
 
 
+def masked(path, shows):
+    """Attention with a mask that hides something; `shows`: its scores are an output."""
+    outs = [value("y", [1, 2, 3, 4])] + ([value("qk", [1, 2, 3, 5])] if shows else [])
+    node = helper.make_node("Attention", ["q", "k", "v", "m"], ["y", "", "", "qk"], qk_matmul_output_mode=2)
+    mask = np.arange(15).reshape(3, 5) % 4 != 1
+    return model_of(path, [node], [value("q", [1, 2, 3, 4]), value("k", [1, 2, 5, 4]), value("v", [1, 2, 5, 4])], outs, [array("m", mask)], 23, 10)
+
+
+def test_lowest_number_for_minus_inf_names_its_operator(folder):
+    """ONNX Runtime masks with the lowest float: harmless before Softmax, another answer as an output; never "no operation to blame"."""
+    need_ort()
+    got = analyze(masked(folder / "shown.onnx", True), "--backend", ORT, exits=(1,))
+    assert [(b["value"], b["op"]) for b in got["blame"]] == [("qk", "Attention")] and "no operation to blame" not in got["reason"], got["reason"]
+    assert "off by 0 " not in got["reason"], got["reason"]
+    assert analyze(masked(folder / "hidden.onnx", False), "--backend", ORT)["verdict"] == "agree"
+
+
 # ---- false alarms ----
 
 def test_normalisation_folded_through_reshape_is_no_fault(folder):
@@ -318,6 +335,51 @@ def test_generated_masks_lengths_and_exponents_fit_their_operator(folder):
     assert generated(model, "attention_mask", "--range", "attention_mask=3:3").min() == 3
 
 
+def test_generated_indices_fit_their_operator(folder):
+    """Tuples of indices, classes, axes, counts, divisors, sizes: eager and ONNX Runtime run what is generated."""
+    i64, i32 = TensorProto.INT64, TensorProto.INT32
+    node, zeros = helper.make_node, lambda *s: np.zeros(s, np.float32)
+    cases = {
+        "GatherND": ([node("GatherND", ["x", "i"], ["y"])], [value("x", [4, 3]), value("i", [2, 2], i64)]),
+        "GatherND of batches": ([node("GatherND", ["x", "i"], ["y"], batch_dims=1)], [value("x", [2, 3, 4]), value("i", [2, 1], i64)]),
+        "ScatterND": ([node("ScatterND", ["x", "i", "u"], ["y"])], [value("x", [4, 3]), value("i", [2, 1], i64), value("u", [2, 3])]),
+        "loss": ([node("SoftmaxCrossEntropyLoss", ["x", "i"], ["y"])], [value("x", [9, 3]), value("i", [9], i64)]),
+        "RoiAlign": ([node("RoiAlign", ["x", "r", "i"], ["y"], output_height=2, output_width=2)], [value("x", [2, 1, 6, 6]), value("r", [5, 4]), value("i", [5], i64)]),
+        "TopK": ([node("TopK", ["x", "i"], ["y", "k"])], [value("x", [2, 5]), value("i", [1], i64)]),
+        "ReduceSum": ([node("ReduceSum", ["x", "i"], ["y"])], [value("x", [2, 3, 4]), value("i", [2], i64)]),
+        "Unsqueeze": ([node("Unsqueeze", ["x", "i"], ["y"])], [value("x", [2, 3]), value("i", [2], i64)]),
+        "CumSum": ([node("CumSum", ["x", "i"], ["y"])], [value("x", [2, 3]), value("i", [], i32)]),
+        "Mod": ([node("Mod", ["x", "i"], ["y"])], [value("x", [99], i32), value("i", [99], i32)]),
+        "Div": ([node("Div", ["x", "i"], ["y"])], [value("x", [99], i32), value("i", [99], i32)]),
+        "Resize": ([node("Resize", ["x", "", "", "i"], ["y"])], [value("x", [1, 1, 3, 4]), value("i", [4], i64)]),
+    }
+    for name, (nodes, inputs) in cases.items():
+        kind = i32 if name in ("Mod", "Div") else TensorProto.FLOAT
+        model = model_of(folder / f"{name}.onnx", nodes, inputs, [value("y", None, kind)])
+        for backend in ("eager", *(["ort"] if LIBRARY.exists() else [])):
+            for seed in range(3):
+                done = plumb("run", model, "--backend", backend, "--seed", seed, "-o", folder / f"{name}-{backend}-{seed}")
+                assert done.returncode == 0, (name, backend, seed, done.stderr)
+
+
+def test_generated_pages_fit_paged_attention(folder):
+    """Sequences side by side that fill the query, past lengths with room, a block for one sequence only, a slot for one token only."""
+    half, i32 = TensorProto.FLOAT16, TensorProto.INT32
+    sizes = {"query": ([7, 32], half), "key": ([7, 16], half), "value": ([7, 16], half), "key_cache": ([12, 4, 2, 8], half), "value_cache": ([12, 4, 2, 8], half),
+             "starts": ([4], i32), "past": ([3], i32), "table": ([3, 4], i32), "cos": ([14, 4], half), "sin": ([14, 4], half), "slots": ([7], i32)}
+    node = helper.make_node("PagedAttention", [*list(sizes)[:10], "slots"], ["y", "k", "v"], domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1)
+    ints = ("starts", "past", "table", "slots")
+    nodes = [node] + [helper.make_node("Identity", [n], [f"{n}_out"]) for n in ints]
+    outputs = [value(n, None, half) for n in "ykv"] + [value(f"{n}_out", None, i32) for n in ints]
+    model = model_of(folder / "paged.onnx", nodes, [value(n, *size) for n, size in sizes.items()], outputs, domains=[("com.microsoft", 1)])
+    for seed in range(3):
+        plumb("run", model, "--seed", seed, "-o", folder / f"paged-{seed}")
+    assert generated(model, "starts").tolist() == [0, 2, 4, 7]
+    past = generated(model, "past")
+    assert 0 <= past.min() and past.max() <= 14 - 7, past
+    assert generated(model, "table").ravel().tolist() == list(range(12)) and len(set(generated(model, "slots"))) == 7
+
+
 def test_generated_sequences_are_not_empty(folder):
     """An empty sequence hides what is done to its items; ONNX Runtime cannot even make one."""
     seq = helper.make_tensor_sequence_value_info("s", F, [2, 3])
@@ -380,6 +442,16 @@ def test_what_runtimes_accept_runs(folder):
         assert np.load(folder / backend / "y.npy").tolist() == [6, 9], backend
     model = model_of(folder / "cast.onnx", [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)], [value("x", [2], boolean)], [value("y", [2], TensorProto.STRING)])
     plumb("run", model, "-o", folder / "text")
+
+
+def test_sparse_indices_of_few_bits(folder):
+    """As ONNX Runtime writes them into the model that it optimised."""
+    path = model_of(folder / "sparse.onnx", [helper.make_node("Neg", ["s"], ["y"])], [], [value("y", [4])])
+    model = load(str(path))
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(array("s", np.float32([1.5, 2.5])), array("", np.int8([1, 3])), [4]))
+    save(model, str(path))
+    plumb("run", path, "-o", folder / "out")
+    assert np.load(folder / "out/y.npy").tolist() == [0, -1.5, 0, -2.5]
 
 
 def test_messages_say_what_is_wrong(folder):

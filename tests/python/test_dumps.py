@@ -1,5 +1,7 @@
 """Dumps of other engines as recordings. The writers are made again here after their published source: SGLang's dumper
-(python/sglang/srt/debug_utils/dumper.py), msprobe (its documented dump.json) and llama-perplexity (tools/perplexity/perplexity.cpp, log_softmax). Prints TAP."""
+(python/sglang/srt/debug_utils/dumper.py), msprobe (msprobe/core/dump/data_dump/json_writer.py), llama-perplexity (tools/perplexity/perplexity.cpp, log_softmax),
+Hugging Face's model debugger (transformers/model_debugging_utils.py), vLLM (vllm/v1/intermediates/intermediates_logging.py) and TensorRT-LLM (tensorrt_llm/runtime/
+generation.py, dump_debug_buffers). Prints TAP."""
 
 import json
 import os
@@ -64,6 +66,158 @@ def test_sglang_ranks(folder):
     assert done.returncode == 1 and len(found["sync_points"]) == 22 and wrong == ["rank1/layer_id=10/mlp_out"], (wrong, done.stderr)
 
 
+def test_sglang_parallel_ranks_in_names(folder):
+    """DUMPER_INCLUDE_PARALLEL_RANK_IN_FILENAME: the kinds of ranks are behind the caller's tags."""
+    x = torch.randn(2, 3)
+    made = sglang(folder / "d", [(0, r, "q", x + r, {"layer_id": 1, "pp_rank": 0, "tp_rank": r, "etp_rank": 0}) for r in (0, 1)])
+    found = plumb.load(made)
+    assert list(found) == ["rank0/layer_id=1/q", "rank1/layer_id=1/q"], list(found)
+    assert np.array_equal(found["rank1/layer_id=1/q"], (x + 1).numpy())
+
+
+# ---- Hugging Face's model debugger ----
+
+class Part(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up_proj, self.down_proj = torch.nn.Linear(4, 6), torch.nn.Linear(6, 4)
+
+    def forward(self, x, scale=None):
+        return self.down_proj(self.up_proj(x).relu()) * scale, x
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Part(), Part()])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x, scale=torch.tensor(.5))[0]
+        return {"logits": x}
+
+
+def save_safetensors(path, t):
+    t = t.detach().contiguous()
+    head = json.dumps({"data": {"dtype": {torch.float32: "F32", torch.float16: "F16"}[t.dtype], "shape": list(t.shape), "data_offsets": [0, t.numel() * t.element_size()]}})
+    path.write_bytes(struct.pack("<Q", len(head)) + head.encode() + t.numpy().tobytes())
+
+
+def hf_debug(folder, model, x, use_repr=False):
+    """The files of the debugger: forward of every module wrapped, leaves with outputs, the top level with both."""
+    folder.mkdir()
+    name, calls = type(model).__name__, []
+
+    def save(value, path):
+        if isinstance(value, (list, tuple)):
+            return [save(v, f"{path}_{i}") for i, v in enumerate(value)]
+        if isinstance(value, dict):
+            return {k: save(v, f"{path}_{k}") for k, v in value.items()}
+        if not use_repr:
+            save_safetensors(folder / f"{path}.safetensors", value)
+        return {"shape": repr(value.shape), "dtype": repr(value.dtype), "value": ["tensor(...)"] if use_repr else f"./{path}.safetensors"}
+
+    def wrap(module, path, top=False):
+        forward = module.forward
+
+        def wrapped(*args, **kwargs):
+            ins = {k: v for k, v in (("args", args), ("kwargs", kwargs)) if len(v)}
+            node = {"module_path": path, "inputs": save(ins, f"{name if top else path}_inputs")}
+            out = forward(*args, **kwargs)
+            if top or not list(module.named_children()):
+                node["outputs"] = save(out, f"{name if top else path}_outputs")
+            calls.append(node)
+            return out
+        module.forward = wrapped
+
+    for path, module in model.named_modules():
+        wrap(module, f"{name}.{path}" if path else f"{name} (top-level)", top=not path)
+    with torch.no_grad():
+        model(x)
+    (folder / f"{name}_debug_tree_FULL_TENSORS.json").write_text(json.dumps({"module_path": name, "children": calls}))
+    (folder / f"{name}_debug_tree_SUMMARY.json").write_text("{}")
+    return folder
+
+
+def test_hf_debug(folder):
+    torch.manual_seed(1)
+    model, x = Model(), torch.randn(2, 4)
+    found = plumb.load(hf_debug(folder / "d", model, x))
+    with torch.no_grad():
+        up = torch.nn.functional.linear(x, model.layers[0].up_proj.weight, model.layers[0].up_proj.bias)
+    assert np.array_equal(found["layers.0.up_proj"], up.numpy()), list(found)
+    assert {"layers.1.down_proj", "layers.0.up_proj_inputs_args_0", "layers.0_inputs_kwargs_scale", "Model_inputs_args_0", "Model_outputs_logits"} <= set(found), list(found)
+    done = subprocess.run([PLUMB, "compare", hf_debug(folder / "text", Model(), x, use_repr=True), folder / "d"], capture_output=True, text=True)
+    assert done.returncode == 2 and "use_repr=False" in done.stderr, done.stderr
+
+
+# ---- vLLM ----
+
+def vllm(folder, calls, devices=("cuda_0",)):
+    """calls: (module, inputs, outputs by device). Files and module_calls.txt of one step, as save_tensors and _log_module_call write them."""
+    folder.mkdir(parents=True)
+    counts = {}
+
+    def save(value, path, device):
+        if isinstance(value, torch.Tensor):
+            torch.save(value, f"{path}_{device}.pt")
+        elif isinstance(value, (list, tuple)):
+            for i, v in enumerate(value):
+                save(v, f"{path}_{i}", device)
+        elif isinstance(value, dict):
+            for k, v in value.items():
+                save(v, f"{path}_{k}", device)
+
+    for module, ins, outs in calls:
+        n = counts[module] = counts.get(module, -1) + 1
+        name = module + (f"_{n}" if n else "")
+        (folder / name).mkdir()
+        for k, device in enumerate(devices):
+            with open(folder / "module_calls.txt", "a") as f:
+                f.write(name + "\n")
+            save(ins, folder / name / "inputs", device)
+            save(outs[k], folder / name / "outputs", device)
+    return folder
+
+
+def test_vllm(folder):
+    x = torch.randn(3, 8)
+    calls = [("model.layers.10.mlp.up_proj", (x,), [x * 2]), ("model.layers.2.norm", (x, x), [(x + 1, x + 2)]), ("model.layers.10.mlp.up_proj", (x,), [x * 3])]
+    for device in ("cuda_0", "cpu"):
+        found = plumb.load(vllm(folder / device / "step_0", calls, (device,)))
+        assert list(found) == ["model.layers.10.mlp.up_proj_inputs_0", "model.layers.10.mlp.up_proj", "model.layers.2.norm_inputs_0", "model.layers.2.norm_inputs_1",
+                               "model.layers.2.norm_outputs_0", "model.layers.2.norm_outputs_1", "model.layers.10.mlp.up_proj_1_inputs_0",
+                               "model.layers.10.mlp.up_proj_1"], list(found)
+        assert np.array_equal(found["model.layers.10.mlp.up_proj_1"], (x * 3).numpy())
+    two = vllm(folder / "two", [("m.up_proj", (x,), [x[:, :4].clone(), x[:, 4:].clone()])], ("cuda_0", "cuda_1"))
+    found = plumb.load(two)
+    assert {"rank0/m.up_proj", "rank1/m.up_proj"} <= set(found) and np.array_equal(found["rank1/m.up_proj"], x[:, 4:].numpy()), list(found)
+    (two / "module_calls.txt").write_text("m.up_proj\n" * 300_000)  # a stranger's list: each file is opened once
+    assert set(plumb.load(two)) == set(found)
+    for i, text in enumerate(("../two\n", ".\n", "a/b\n", "a\0b\n")):
+        bad = folder / f"bad{i}"
+        bad.mkdir()
+        (bad / "module_calls.txt").write_bytes(text.encode())
+        done = subprocess.run([PLUMB, "compare", bad, two], capture_output=True, text=True)
+        assert done.returncode == 2 and "no module" in done.stderr, (text, done.stderr)
+
+
+# ---- TensorRT-LLM ----
+
+def test_tensorrt_llm(folder):
+    """The Python runtime: a folder for each rank, slashes in names become dots, a text beside each array."""
+    x = np.random.default_rng(1).standard_normal((2, 6)).astype(np.float32)
+    for rank in (0, 1):
+        at = folder / "tllm_debug/PP_0" / f"TP_{rank}"
+        at.mkdir(parents=True)
+        np.save(at / "transformer.layers.0.mlp.inter.npy", x[:, 3 * rank:3 * rank + 3])
+        np.savetxt(at / "transformer.layers.0.mlp.inter.txt", x[:, :3])
+    found = plumb.load(folder / "tllm_debug/PP_0")
+    assert list(found) == ["rank0/transformer.layers.0.mlp.inter", "rank1/transformer.layers.0.mlp.inter"], list(found)
+    assert np.array_equal(found["rank1/transformer.layers.0.mlp.inter"], x[:, 3:])
+    assert list(plumb.load(folder / "tllm_debug/PP_0/TP_1")) == ["transformer.layers.0.mlp.inter"]
+
+
 # ---- msprobe ----
 
 def msprobe(folder, calls, suffix):
@@ -91,6 +245,8 @@ def test_msprobe(folder):
     for suffix in ("pt", "npy"):
         found = plumb.load(msprobe(folder / suffix, calls, suffix))
         assert list(found) == wanted and np.array_equal(found[wanted[3]], y.relu().numpy()), list(found)
+    (folder / "pt/dump.json").rename(folder / "pt/debug.json")
+    assert list(plumb.load(folder / "pt")) == wanted
     for r in (0, 1):
         msprobe(folder / "step0" / f"rank{r}", calls, "pt")
     assert list(plumb.load(folder / "step0")) == [f"rank{r}/{n}" for r in (0, 1) for n in wanted]

@@ -167,7 +167,7 @@ def test_clean(folder):
 
 def every_clean(folder):
     wrong, n = [], 0
-    for kind in ("fp32", "fp16", "int4"):
+    for kind in ("fp32", "fp16", "int4", "int4-8"):
         for n_prompt in (1, 16, 128, 1000):
             for seed in range(3):
                 for style, backend in (("genai", "ort"), ("genai", "jit"), ("genai", "eager"), ("opset23", "ort"), ("old", "ort")):
@@ -288,10 +288,40 @@ def self_test(folder, model, backend="ort", names="all", codes=(0, 1)):
     return {t["name"]: t for t in r["self_tests"]}
 
 
+def one_row(m):
+    """The scores of layer 1 are divided by the batch: right for one row."""
+    m.graph.initializer.extend([onnx.numpy_helper.from_array(np.float32(1), "fault/one")])
+    nodes = [onnx.helper.make_node("Shape", ["input_ids"], ["fault/batch"], name="fault/Shape", start=0, end=1),
+             onnx.helper.make_node("Cast", ["fault/batch"], ["fault/float"], name="fault/Cast", to=onnx.TensorProto.FLOAT),
+             onnx.helper.make_node("Div", ["model.layers.1.attn/qk/Mul/right", "fault/float"], ["model.layers.1.attn/qk/Mul/out"], name="fault/Div")]
+    decoders.insert_after(m, "model.layers.1.attn/qk/Mul", "model.layers.1.attn/qk/Mul/out", [])
+    decoders.find(m, "model.layers.1.attn/qk/Mul").output[0] = "model.layers.1.attn/qk/Mul/right"
+    at = next(i for i, n in enumerate(m.graph.node) if n.name == "model.layers.1.attn/qk/Mul") + 1
+    rest = list(m.graph.node[at:])
+    del m.graph.node[at:]
+    m.graph.node.extend(nodes + rest)
+    return "fault/"
+
+
+def padding_seen(m):
+    """Layer 2 sees every key: its mask hides nothing."""
+    m.graph.initializer.extend([onnx.numpy_helper.from_array(np.float32(0), "fault/zero")])
+    node = decoders.find(m, "model.layers.2.attn/qk/Add")
+    node.input[1] = "fault/mask"
+    at = next(i for i, n in enumerate(m.graph.node) if n.name == node.name)
+    rest = list(m.graph.node[at:])
+    del m.graph.node[at:]
+    nodes = [onnx.helper.make_node("Mul", ["mask", "fault/zero"], ["fault/mask"], name="fault/Mul")]
+    m.graph.node.extend(nodes + rest)
+    return "model.layers.2.attn/Softmax"  # the first that is another number: it sums over padding
+
+
 def test_self_tests(folder):
     """Clean models keep every rule; each planted fault breaks the rule that it must, and the operation is named."""
     for style, kind, backend in (("genai", "fp32", "ort"), ("genai", "int4", "eager"), ("old", "fp32", "eager"), ("opset23", "fp16", "ort")):
         found = self_test(folder, decoders.model(style, kind), backend)
+        cache = found.pop("cache")  # the other exports append to what they get
+        assert cache["status"] == ("pass" if style == "genai" else "skip"), (style, cache)
         assert {t["status"] for t in found.values()} == {"pass"} and len(found) == 4, (style, kind, backend, found)
     found = self_test(folder, decoders.model("old", "fp32"), "ort", "left-padding")
     assert found["left-padding"]["status"] == "pass", found
@@ -301,6 +331,15 @@ def test_self_tests(folder):
     for name in ("prefill", "chunks"):
         assert found[name]["status"] == "fail" and "layers.0.attn/q_rotary" in found[name]["node"], found[name]
     assert found["batch"]["status"] == "pass" and found["padding"]["status"] == "pass", found
+    bad = decoders.model("genai", "fp32")
+    decoders.last_place_lost(bad, "genai", 2, 0, N_PROMPT)
+    found = self_test(folder, bad, "ort", "cache")
+    assert found["cache"]["status"] == "fail" and found["cache"]["node"].startswith("model.layers.2.fault/"), found
+    for fault, name in ((one_row, "batch"), (padding_seen, "padding"), (padding_seen, "left-padding")):
+        bad = decoders.model("old", "fp32")
+        planted = fault(bad)
+        found = self_test(folder, bad, "ort", name)
+        assert found[name]["status"] == "fail" and found[name]["node"].startswith(planted), (name, found)
     bad = decoders.model("opset23", "fp32")
     decoders.cache_shifted(bad, "opset23", 2, 3, N_PROMPT)
     found = self_test(folder, bad, "eager", "prefill")

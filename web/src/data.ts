@@ -85,6 +85,7 @@ export interface Point {
   verdict: string;
   reason: string;
   sample: number;
+  left_out: number;
   worst: number;
   limits_from: string;
   blame: Blame | null;
@@ -381,6 +382,9 @@ class Row implements Point {
   }
   get sample(): number {
     return this.get("sample");
+  }
+  get left_out(): number {
+    return this.get("left_out");
   }
   get worst(): number {
     return this.get("worst");

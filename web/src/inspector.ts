@@ -205,6 +205,7 @@ export class Inspector {
           ? h("p", {}, clean(p.reason))
           : null,
       p.excuse ? h("p", {}, `Excuse: ${clean(p.excuse)}`) : null,
+      p.left_out ? h("p", {}, `Padding is left out: ${p.left_out} elements, zeros on both sides.`) : null,
       p.accepted ? h("p", {}, "Accepted by the baseline.") : null,
       app.session.samples > 1 && !bare
         ? h("p", { class: "quiet", id: "sample" }, `of sample ${p.sample}, the worst of ${app.session.samples}`)

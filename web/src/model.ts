@@ -18,7 +18,7 @@ function row(graph: Graph, v: number, index: number, more: Partial<Point>): Poin
     confidence: null, relation: "", layout: "", input: false, output: graph.outputs.includes(v), accepted: false,
     match: false, measured: false, zero: false, fails: false, model_wrong: false, nonfinite: null, metadata_reason: "",
     a: null, b: null, class: null, precision: null, metrics: [null], colours: "-", limits: [null], propagated: null,
-    local: null, amplified: null, q: null, excuse: "", verdict: "not recorded", reason: "", sample: 0, worst: -1,
+    local: null, amplified: null, q: null, excuse: "", verdict: "not recorded", reason: "", sample: 0, left_out: 0, worst: -1,
     limits_from: "", blame: null, ...more,
   }; // prettier-ignore
 }

@@ -54,6 +54,7 @@ struct pl_guard_child {
     const pl_progress *progress; /* polled while waiting; NULL = none */
     char *spec;
     int socket;
+    pl_again again;     /* of the next runs */
     uint64_t n_threads; /* after opening the backend */
     bool ended;
     pl_msg_ended end; /* valid when ended */
@@ -335,6 +336,10 @@ void pl_guard_child_set_timeout(pl_guard_child *child, double seconds) {
     child->timeout_seconds = seconds;
 }
 
+void pl_guard_child_again(pl_guard_child *c, pl_again again) {
+    c->again = again;
+}
+
 static void send_kill(pl_guard_child *c, bool tell) {
     pl_guard_msg m;
     pl_guard_msg_init(&m, PL_MSG_KILL);
@@ -428,10 +433,13 @@ static pl_status describe_end(const pl_guard_child *c, const char *doing, bool t
                        (unsigned long long)(c->memory_limit >> 20), doing, said, line);
     }
     if (signal_number == SIGSYS) {
+        /* With its signals blocked (fork of glibc 2.41) a process cannot say what it tried. */
+        const bool told = strstr(c->end.stderr_tail, "sandbox: it tried to ") != NULL;
         return pl_fail(err, PL_E_BACKEND,
-                       "backend '%s' was stopped by the sandbox in %s%s%s; if you trust it, run it "
-                       "without the sandbox",
-                       c->spec, doing, said, line);
+                       "backend '%s' was stopped by the sandbox in %s%s%s%s; if you trust it, run "
+                       "it without the sandbox",
+                       c->spec, doing, said, line,
+                       told ? "" : "; it tried most likely to start a process (fork)");
     }
     if (signal_number != 0) {
         return pl_fail(err, PL_E_BACKEND, "backend '%s' crashed (signal %d, %s) in %s%s%s", c->spec,
@@ -648,7 +656,8 @@ static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args,
     PL_TRY(st);
     const size_t n = parcel.n_items;
     const char **names = pl_calloc(n + 1, sizeof(char *));
-    if (n < 1 || parcel.items[0].datum == NULL || args->hook == NULL) {
+    const bool same = m->value.same != 0 && c->again == PL_AGAIN_COMPARE;
+    if (n < 1 || (parcel.items[0].datum == NULL) != same || args->hook == NULL) {
         st = pl_fail(err, PL_E_BACKEND, "backend '%s' sent an invalid value", c->spec);
     } else if (names == NULL) {
         st = pl_fail_memory(err, n);
@@ -656,7 +665,7 @@ static pl_status show_value(const pl_guard_child *c, const plumb_run_args *args,
         for (size_t i = 1; i < n; i++)
             names[i - 1] = parcel.items[i].name;
         const plumb_seen seen = { .name = parcel.items[0].name,
-                                  .datum = pl_datum_public(parcel.items[0].datum),
+                                  .datum = same ? NULL : pl_datum_public(parcel.items[0].datum),
                                   .stands_for = maps ? names : NULL,
                                   .n_stands_for = n - 1 };
         st = args->hook->value(args->hook->ctx, &seen, err);
@@ -697,6 +706,7 @@ pl_status pl_guard_child_run(pl_guard_child *c, const plumb_run_args *args, pl_r
     pl_guard_msg m, reply;
     pl_guard_msg_init(&m, PL_MSG_RUN);
     m.run.guard_limit = c->memory_limit;
+    m.run.again = args->hook == NULL ? PL_AGAIN_NONE : c->again;
     pl_status st = write_inputs(args, &m, err);
     if (st == PL_OK) st = send_request(c, "run", &m, failure, err);
     pl_guard_msg_close(&m);

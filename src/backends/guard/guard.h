@@ -9,6 +9,7 @@
 
 #include "backends/backend.h"
 #include "backends/confine.h"
+#include "backends/guard/guard_msg.h"
 
 enum { PL_GUARD_MODES_MAX = 8 };
 
@@ -50,6 +51,7 @@ pl_status pl_guard_child_supports(pl_guard_child *child, const char *domain, con
                                   int opset, int *answer, pl_failure *failure, pl_err *err);
 pl_status pl_guard_child_compile(pl_guard_child *child, const plumb_source *source, size_t *n_hooks,
                                  pl_failure *failure, pl_err *err);
+void pl_guard_child_again(pl_guard_child *child, pl_again again);
 pl_status pl_guard_child_run(pl_guard_child *child, const plumb_run_args *args, pl_run_times *times,
                              pl_failure *failure, pl_err *err);
 /* The bytes live until the child is freed. */

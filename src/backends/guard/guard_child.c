@@ -13,6 +13,9 @@
 #include "backends/guard/guard_msg.h"
 #include "backends/guard/guard_parcel.h"
 #include "base/alloc.h"
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/strmap.h"
 #include "kernels/cpu.h"
 
 typedef struct child {
@@ -26,6 +29,9 @@ typedef struct child {
     size_t n_model;
     pl_parcel names; /* inputs, then outputs */
     const char **name_list;
+    uint64_t again;    /* pl_again of this run */
+    pl_strmap records; /* name -> record: values of the last recording */
+    pl_arena *arena;   /* of records */
     plumb_source source;
     char path[sizeof(((pl_msg_compile *)0)->path)];
 } child;
@@ -79,12 +85,65 @@ static pl_status map_model(child *c, int fd, pl_err *err) {
     return PL_OK;
 }
 
+/* ---- recorded values ---- */
+
+typedef struct record { /* what a value was, padding included */
+    pl_hash128 hash;
+    int64_t dtype, rank, dims[PL_RANK_MAX];
+} record;
+
+enum { RECORD_MIN = 1 << 16 }; /* bytes; smaller values are sent again */
+
+static void forget_records(child *c) {
+    pl_strmap_release(&c->records);
+    pl_arena_free(c->arena);
+    c->records = (pl_strmap)PL_STRMAP_INIT;
+    c->arena = NULL;
+}
+
+static bool record_of(const pl_datum *d, record *out) {
+    if (d == NULL || d->kind != PL_TYPE_TENSOR || d->tensor->dtype == PL_STRING ||
+        !pl_tensor_is_contiguous(d->tensor) || pl_tensor_bytes(d->tensor) < RECORD_MIN)
+        return false;
+    const pl_tensor *t = d->tensor;
+    memset(out, 0, sizeof(*out));
+    out->hash = pl_hash128_of(t->data, pl_tensor_bytes(t));
+    out->dtype = (int64_t)t->dtype;
+    out->rank = t->rank;
+    memcpy(out->dims, t->dims, (size_t)t->rank * sizeof(int64_t));
+    return true;
+}
+
+static void remember(child *c, const char *name, const record *now) {
+    if (c->arena == NULL) c->arena = pl_arena_new();
+    record *kept = c->arena == NULL ? NULL : pl_arena_array(c->arena, 1, sizeof(record));
+    const char *key = kept == NULL ? NULL : pl_arena_strdup(c->arena, name);
+    if (key == NULL) return; /* then it is sent again */
+    *kept = *now;
+    (void)pl_strmap_put(&c->records, key, kept);
+}
+
+/* Is it what the last recording had under this name? */
+static bool is_same(child *c, const char *name, const pl_datum *d) {
+    record now;
+    if (c->again == PL_AGAIN_NONE || !record_of(d, &now)) return false;
+    if (c->again == PL_AGAIN_REMEMBER) {
+        remember(c, name, &now);
+        return false;
+    }
+    const record *before = pl_strmap_get(&c->records, name);
+    return before != NULL && memcmp(before, &now, sizeof(now)) == 0;
+}
+
+/* ---- programs ---- */
+
 /* Forgets the last program of a backend that stays open. */
 static void drop_program(child *c) {
     pl_program_free(c->program);
     c->program = NULL;
     if (c->model != NULL) munmap(c->model, c->n_model);
     c->model = NULL;
+    forget_records(c);
     pl_parcel_release(&c->names);
     c->names = (pl_parcel){ 0 };
     pl_free(c->name_list);
@@ -130,10 +189,11 @@ static plumb_status send_value(void *ctx, const plumb_seen *seen, plumb_error *e
     pl_guard_msg_init(&m, PL_MSG_VALUE);
     const size_t n = (seen->stands_for == NULL ? 0 : seen->n_stands_for) + 1;
     m.value.maps = seen->stands_for != NULL;
+    m.value.same = is_same(c, seen->name, pl_datum_of(seen->datum));
     pl_parcel_item *items = pl_calloc(n, sizeof(*items));
     if (items == NULL) return pl_fail_memory(err, n);
-    items[0] =
-        (pl_parcel_item){ (char *)(uintptr_t)seen->name, (pl_datum *)(uintptr_t)seen->datum };
+    items[0] = (pl_parcel_item){ (char *)(uintptr_t)seen->name,
+                                 m.value.same != 0 ? NULL : (pl_datum *)(uintptr_t)seen->datum };
     for (size_t i = 1; i < n; i++)
         items[i].name = (char *)(uintptr_t)seen->stands_for[i - 1];
     const pl_status st = pl_parcel_write(items, n, &m.fds[0], err);
@@ -226,6 +286,8 @@ static pl_status do_run(child *c, const pl_guard_msg *m, pl_guard_msg *reply, pl
     if (c->program == NULL)
         return pl_fail(err, PL_E_INTERNAL, "unexpected message: run before compile");
     PL_TRY(pl_parcel_read(m->fds[0], true, &parcel, err));
+    c->again = m->run.again;
+    if (c->again == PL_AGAIN_REMEMBER) forget_records(c);
     const size_t n_out = c->source.n_outputs;
     pl_datum **data = pl_calloc(parcel.n_items + 1, sizeof(pl_datum *));
     pl_datum **out = pl_calloc(n_out + 1, sizeof(pl_datum *));

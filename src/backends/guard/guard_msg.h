@@ -19,6 +19,11 @@ typedef enum pl_guard_type {
 
 enum { PL_GUARD_FDS = 2 };
 
+/* How later recordings treat values that a recording had before. Told to be REMEMBERed, the child
+ * keeps their hashes; then, in a recording that COMPAREs, values with the same bits come without
+ * data: seen->datum is NULL. */
+typedef enum pl_again { PL_AGAIN_NONE, PL_AGAIN_REMEMBER, PL_AGAIN_COMPARE } pl_again;
+
 #define NUMBER(name) uint64_t name;
 #define TEXT(name, n_bytes) char name[n_bytes];
 #define PL_MSG(TYPE, member, fields)                                                               \

@@ -14,7 +14,13 @@
 #include "base/size.h"
 #include "base/wire.h"
 
-enum { ALIGNMENT = 64, HEAD_BYTES = 16, DEPTH_MAX = 8, SEALS = F_SEAL_SHRINK | F_SEAL_WRITE };
+enum {
+    FILLED_MIN = 8 << 20,
+    ALIGNMENT = 64,
+    HEAD_BYTES = 16,
+    DEPTH_MAX = 8,
+    SEALS = F_SEAL_SHRINK | F_SEAL_WRITE
+};
 
 static const char magic[8] = { 'p', 'l', 'u', 'm', 'b', 'b', 'l', 'b' };
 
@@ -76,10 +82,18 @@ typedef struct writer {
     pl_err *err;
 } writer;
 
-static pl_status put_data(writer *w, const pl_tensor *t, size_t *n_bytes) {
+/* Large and one number throughout, as weights that a model makes: one element is sent. */
+static bool is_one_number(const pl_tensor *t) {
+    const size_t size = pl_dtype_bytes(t->dtype), n_bytes = pl_tensor_bytes(t);
+    const char *at = t->data;
+    return t->dtype != PL_STRING && n_bytes >= FILLED_MIN &&
+           memcmp(at, at + size, n_bytes - size) == 0;
+}
+
+static pl_status put_data(writer *w, const pl_tensor *t, bool one, size_t *n_bytes) {
     pl_buf strings = PL_BUF_INIT;
     const void *data = t->data;
-    *n_bytes = pl_tensor_bytes(t);
+    *n_bytes = one ? pl_dtype_bytes(t->dtype) : pl_tensor_bytes(t);
     if (t->dtype == PL_STRING) {
         put_strings(&strings, t);
         if (!pl_buf_ok(&strings)) return pl_fail_memory(w->err, *n_bytes);
@@ -103,12 +117,14 @@ static pl_status put_entry(writer *w, pl_buf *buf, uint32_t field, const char *n
     if (d != NULL && d->kind == PL_TYPE_TENSOR) {
         size_t n_bytes = 0;
         PL_TRY_GOTO(done, st, pl_tensor_contiguous(d->tensor, &t, w->err));
-        PL_TRY_GOTO(done, st, put_data(w, t, &n_bytes));
+        const bool one = is_one_number(t);
+        PL_TRY_GOTO(done, st, put_data(w, t, one, &n_bytes));
         pl_wire_put_int(&entry, 3, t->dtype);
         for (int i = 0; i < t->rank; i++)
             pl_wire_put_int(&entry, 4, t->dims[i]);
         pl_wire_put_int(&entry, 5, (int64_t)w->offset);
         pl_wire_put_int(&entry, 6, (int64_t)n_bytes);
+        if (one) pl_wire_put_int(&entry, 9, 1);
         w->offset += aligned(n_bytes);
     } else if (d != NULL) {
         pl_wire_put_int(&entry, 3, d->elem_dtype);
@@ -207,7 +223,7 @@ static pl_status garbage(const reader *r, const char *what) {
 
 typedef struct entry {
     pl_bytes name;
-    uint64_t kind, dtype, offset, n_bytes, elem_kind;
+    uint64_t kind, dtype, offset, n_bytes, elem_kind, one_number;
     int64_t dims[PL_RANK_MAX];
     int rank;
     size_t n_items;
@@ -230,6 +246,7 @@ static pl_status read_entry(const reader *r, pl_bytes bytes, entry *e) {
         case 6: e->n_bytes = f.integer; break;
         case 7: e->n_items++; break;
         case 8: e->elem_kind = f.integer; break;
+        case 9: e->one_number = f.integer; break;
         default: return garbage(r, "an unknown field");
         }
     }
@@ -279,6 +296,10 @@ static pl_status read_tensor(const reader *r, const entry *e, pl_datum **out) {
             pl_tensor_unref(t);
             return st;
         }
+    } else if (e->one_number != 0) {
+        if (n_bytes < FILLED_MIN || e->n_bytes != pl_dtype_bytes(dtype))
+            return garbage(r, "a repeated element of another size");
+        PL_TRY(pl_tensor_new_filled(dtype, e->rank, e->dims, data, &t, r->err));
     } else {
         if (n_bytes != e->n_bytes) return garbage(r, "a tensor whose size and shape disagree");
         __atomic_add_fetch(&r->map->refs, 1, __ATOMIC_RELAXED);

@@ -60,6 +60,7 @@ static bool apply(gen *g, const int *uses, gen_instr *in, const rule *r, int sid
     gen_instr *inner = &g->instrs[in->args[side]];
     const int other = in->n_args == 2 ? in->args[1 - side] : 0;
     if (inner->kind != GEN_EXPR || !inner->varies || inner->stage != in->stage) return false;
+    if (g->plan->prims[inner->prim].dtype != PL_F32) return false; /* it is rounded in between */
     if (strcmp(inner->expr, r->inner) != 0 || uses[in->args[side]] != 1) return false;
     if (r->need == ONE && number_of(g, other) != 1) return false;
     int x = inner->args[0], y = inner->args[1];

@@ -91,7 +91,9 @@ void jit_put_expr(printer *p, const gen_instr *in, jit_kind_of_value kind) {
     const bool copies =
         strcmp(in->expr, "$0") == 0 && p->plan->prims[prim->args[0].prim].dtype == prim->dtype;
     const bool rounds = !copies && (prim->dtype == PL_F16 || prim->dtype == PL_BF16);
-    if (rounds) pl_buf_puts(p->out, prim->dtype == PL_F16 ? "px_round_f16(" : "px_round_bf16(");
+    const char *suffix = kind == JIT_ONE ? "" : "_v";
+    if (rounds)
+        pl_buf_printf(p->out, "px_round_%s%s(", prim->dtype == PL_F16 ? "f16" : "bf16", suffix);
     if (!rounds && kind == JIT_ONE) pl_buf_printf(p->out, "(%s)", type->value);
     if (!rounds) pl_buf_putc(p->out, '(');
     for (const char *at = in->expr; *at != '\0'; at++) {

@@ -1,9 +1,9 @@
 /* A stage of a row on vectors of 16 floats (AVX-512), 8 (AVX2) or 4 (NEON), written out.
  *
  * gcc's vectoriser needs two instructions for a clamp and does not use vscalefps: softmax and silu
- * take a quarter longer. Stages that are not all f32 with unit stride are left to it (jit_emit.c).
- * Sums use four vectors in a fixed order; the end of a row is masked, so that the bits of an
- * element do not depend on its position. */
+ * take a quarter longer. Stages that are not all f32 (on x86-64: or f16) with unit stride are left
+ * to it (jit_emit.c). Sums use four vectors in a fixed order; the end of a row is masked, so that
+ * the bits of an element do not depend on its position. */
 #include <ctype.h>
 #include <string.h>
 
@@ -13,8 +13,14 @@ enum { SUMS = 4, MIN_ROW = 8 };
 
 /* ---- what can be vectorised ---- */
 
+/* x86-64 converts vectors of halves. */
+static bool dtype_serves(const printer *p, pl_dtype dtype) {
+    return dtype == PL_F32 || (dtype == PL_F16 && p->lanes >= 8);
+}
+
 /* True for numbers, arguments, + - * / and functions that jit_maths.c has for vectors. */
-static bool expr_serves(const gen *g, const gen_instr *in) {
+static bool expr_serves(const printer *p, const gen_instr *in) {
+    const gen *g = p->g;
     const jit_prim *prim = &g->plan->prims[in->prim];
     bool moves = false;
     for (const char *at = prim->expr; *at != '\0';) {
@@ -41,27 +47,31 @@ static bool expr_serves(const gen *g, const gen_instr *in) {
         at += n;
     }
     for (int k = 0; k < prim->n_args; k++)
-        if (g->plan->prims[g->instrs[in->args[k]].prim].dtype != PL_F32) return false;
+        if (!dtype_serves(p, g->plan->prims[g->instrs[in->args[k]].prim].dtype)) return false;
     return moves;
 }
 
-static bool instr_serves(const gen *g, const gen_instr *in) {
+static bool instr_serves(const printer *p, const gen_instr *in) {
+    const gen *g = p->g;
     const jit_prim *prim = &g->plan->prims[in->prim];
-    if (prim->dtype != PL_F32) return false;
+    if (!dtype_serves(p, prim->dtype)) return false;
     switch (in->kind) {
     case GEN_LOAD: {
         const int64_t step = g->inner_c[in->access][g->n_inner - 1];
         return prim->kind != JIT_IOTA && (step == 0 || step == 1);
     }
-    case GEN_EXPR: return expr_serves(g, in);
+    case GEN_EXPR: return expr_serves(p, in);
     case GEN_STASH: return true;
     default: return false;
     }
 }
 
-static bool act_serves(const gen *g, const gen_act *act) {
-    if (g->plan->prims[act->prim].dtype != PL_F32 || !g->instrs[act->instr].varies) return false;
-    if (g->plan->prims[g->instrs[act->instr].prim].dtype != PL_F32) return false;
+static bool act_serves(const printer *p, const gen_act *act) {
+    const gen *g = p->g;
+    const pl_dtype dtype = g->plan->prims[act->prim].dtype;
+    if (!g->instrs[act->instr].varies) return false;
+    if (act->kind == GEN_FOLD ? dtype != PL_F32 : !dtype_serves(p, dtype)) return false;
+    if (!dtype_serves(p, g->plan->prims[g->instrs[act->instr].prim].dtype)) return false;
     return act->kind != GEN_STORE || g->inner_c[act->access][g->n_inner - 1] == 1;
 }
 
@@ -70,10 +80,10 @@ bool jit_lanes_serve(const printer *p, int stage) {
     if (!p->lanes || g->n_inner == 0) return false;
     if (!p->symbolic && g->inner[g->n_inner - 1] < MIN_ROW) return false;
     for (size_t i = 0; i < g->n_instrs; i++)
-        if (g->instrs[i].varies && g->instrs[i].stage == stage && !instr_serves(g, &g->instrs[i]))
+        if (g->instrs[i].varies && g->instrs[i].stage == stage && !instr_serves(p, &g->instrs[i]))
             return false;
     for (size_t i = 0; i < g->n_acts; i++)
-        if (!g->acts[i].row && g->acts[i].stage == stage && !act_serves(g, &g->acts[i]))
+        if (!g->acts[i].row && g->acts[i].stage == stage && !act_serves(p, &g->acts[i]))
             return false;
     return true;
 }
@@ -105,12 +115,15 @@ static void put_place(printer *p, const body *b, const char *name, int number, i
         pl_buf_putc(p->out, ']');
     }
     if (b->copies > 1) pl_buf_printf(p->out, " + %d * u", p->lanes);
-    if (b->some) pl_buf_puts(p->out, ", k");
 }
 
 static void put_each(printer *p, const body *b) {
     pl_buf_puts(p->out, "            ");
     if (b->copies > 1) pl_buf_printf(p->out, "PV_EACH(%d) ", b->copies);
+}
+
+static bool is_half(const printer *p, int prim) {
+    return p->plan->prims[prim].dtype == PL_F16;
 }
 
 static void put_instr(printer *p, const body *b, int at) {
@@ -122,13 +135,15 @@ static void put_instr(printer *p, const body *b, int at) {
     if (in->kind == GEN_EXPR) {
         jit_put_expr(p, in, b->copies > 1 ? JIT_LANES_EACH : JIT_LANES);
     } else if (stash || p->g->inner_c[in->access][p->g->n_inner - 1] != 0) {
-        pl_buf_puts(p->out, b->some ? "pv_load_some(" : "pv_load(");
+        const bool half = !stash && is_half(p, in->prim);
+        pl_buf_printf(p->out, "pv_load%s%s(", half ? "_f16" : "", b->some ? "_some" : "");
         put_place(p, b, stash ? "t" : "a", stash ? in->prim : in->access, stash ? -1 : in->access);
-        pl_buf_putc(p->out, ')');
+        pl_buf_puts(p->out, !b->some ? ")" : half ? ", left)" : ", k)");
     } else {
-        pl_buf_printf(p->out, "PV(a%d", in->access);
+        const bool half = is_half(p, in->prim);
+        pl_buf_printf(p->out, half ? "PV(px_of_f16(a%d" : "PV(a%d", in->access);
         jit_put_inner_index(p, in->access);
-        pl_buf_putc(p->out, ')');
+        pl_buf_puts(p->out, half ? "))" : ")");
     }
     pl_buf_puts(p->out, ";\n");
 }
@@ -136,10 +151,14 @@ static void put_instr(printer *p, const body *b, int at) {
 static void put_store(printer *p, const body *b, const gen_act *act) {
     const bool keeps = act->kind == GEN_KEEP;
     put_each(p, b);
-    pl_buf_puts(p->out, b->some ? "pv_store_some(" : "pv_store(");
+    const bool half = !keeps && is_half(p, act->prim);
+    pl_buf_printf(p->out, "pv_store%s%s(", half ? "_f16" : "", b->some ? "_some" : "");
     put_place(p, b, keeps ? "t" : "a", keeps ? act->prim : act->access, keeps ? -1 : act->access);
-    pl_buf_printf(p->out, "%s, v%d%s);\n", b->some ? ", left" : "", act->instr,
-                  b->copies > 1 ? "[u]" : "");
+    pl_buf_printf(p->out, "%s, v%d%s);\n",
+                  !b->some ? ""
+                  : half   ? ", left"
+                           : ", k, left",
+                  act->instr, b->copies > 1 ? "[u]" : "");
 }
 
 static void put_fold(printer *p, const body *b, const gen_act *act) {
@@ -157,20 +176,20 @@ static void put_fold(printer *p, const body *b, const gen_act *act) {
 }
 
 /* Prefetches the next row while a sum over this one is made from the cache: softmax on 16 MB takes
- * 3.0 ms without it, 2.3 with it (Zen 3). */
+ * 3.0 ms without it, 2.3 with it (Zen 3), .77 and .68 on AVX-512 (Zen 5). */
 static void put_ahead(printer *p, const body *b) {
     const gen *g = p->g;
-    if (p->lanes != 8 || b->stage == 0 || b->copies != SUMS || p->symbolic || p->chunked ||
+    if (p->lanes < 8 || b->stage == 0 || b->copies != SUMS || p->symbolic || p->chunked ||
         p->follows || g->n_inner != 1) {
         return;
     }
     for (size_t i = 0; i < g->n_instrs; i++) {
         const gen_instr *in = &g->instrs[i];
         if (in->kind != GEN_LOAD || !in->varies || in->stage != b->stage || in->gone ||
-            g->inner_c[in->access][0] != 1) {
+            g->inner_c[in->access][0] != 1 || is_half(p, in->prim)) {
             continue;
         }
-        pl_buf_printf(p->out, "            PV_EACH(2) pv_ahead(&a%d", in->access);
+        pl_buf_printf(p->out, "            PV_EACH(%d) pv_ahead(&a%d", p->lanes / 4, in->access);
         jit_put_inner_index(p, in->access);
         pl_buf_puts(p->out, " + 16 * u, ");
         jit_put_number(p, g->inner[0]);

@@ -39,6 +39,8 @@ static const char *const of_sixteen[] = {
     "typedef int32_t pvi __attribute__((vector_size(64)));\n",
     "typedef uint32_t pvu __attribute__((vector_size(64)));\n",
     "typedef uint16_t pm;\n",
+    "typedef int16_t pvh __attribute__((vector_size(32)));\n",
+    "typedef int16_t pvh_at __attribute__((vector_size(32), aligned(1), may_alias));\n",
     "#define PV(x) ((x) - (pv){ 0 })\n",
     "#ifdef __clang__\n",
     "#include <immintrin.h>\n",
@@ -53,6 +55,8 @@ static const char *const of_sixteen[] = {
     "#define pv_lookup(t, i) _mm512_permutexvar_ps((__m512i)(i), t)\n",
     "#define pv_rsqrt(a) _mm512_rsqrt14_ps(a)\n",
     "#define pv_halved(a) ((pv)_mm512_subs_epu16((__m512i)(a), _mm512_set1_epi32(0x800000)))\n",
+    "#define pv_of_h(h) _mm512_cvtph_ps((__m256i)(h))\n",
+    "#define pv_h_of(v) ((pvh)_mm512_cvtps_ph(v, 0))\n",
     "#define pv_load(at) _mm512_loadu_ps(at)\n",
     "#define pv_load_some(at, k) _mm512_maskz_loadu_ps(k, at)\n",
     "#define pv_store(at, v) _mm512_storeu_ps(at, v)\n",
@@ -73,6 +77,8 @@ static const char *const of_sixteen[] = {
     "typedef int16_t pvs __attribute__((vector_size(64)));\n",
     "#define pv_rsqrt(a) __builtin_ia32_rsqrt14ps512_mask(a, (pv){ 0 }, (pm)-1)\n",
     "#define pv_halved(a) ((pv)__builtin_ia32_psubusw512_mask((pvs)(a), (pvs)(0x800000 + (pvi){ 0 }), (pvs){ 0 }, -1))\n",
+    "#define pv_of_h(h) __builtin_ia32_vcvtph2ps512_mask(h, (pv){ 0 }, (pm)-1, 4)\n",
+    "#define pv_h_of(v) __builtin_ia32_vcvtps2ph512_mask(v, 0, (pvh){ 0 }, (pm)-1)\n",
     "#define pv_load(at) (*(const pv_at *)(at))\n",
     "#define pv_load_some(at, k) __builtin_ia32_loadups512_mask((const float *)(at), (pv){ 0 }, k)\n",
     "#define pv_store(at, v) (*(pv_at *)(at) = (v))\n",
@@ -83,6 +89,23 @@ static const char *const of_sixteen[] = {
     "#define pv_rest(n) ((pm)((1u << (n)) - 1))\n",
     "#define pm_any(k) ((k) != 0)\n",
     "#define PV_HALVE(op, a) a = op(a, pv_turn(a, 8)); a = op(a, pv_turn(a, 4));\n",
+    NULL,
+};
+
+/* Halves in vectors on x86-64: rounded to nearest even, as px_f16_of does. */
+static const char *const of_halves[] = {
+    "#define pv_load_f16(at) pv_of_h(*(const pvh_at *)(at))\n",
+    "#define pv_store_f16(at, v) (*(pvh_at *)(at) = pv_h_of(PV(v)))\n",
+    "#define px_round_f16_v(x) pv_of_h(pv_h_of(PV(x)))\n",
+    "PX pv pv_load_f16_some(const pu16 *at, int64_t n) {\n",
+    "    pvh h = { 0 };\n",
+    "    for (int64_t i = 0; i < n; i++) h[i] = (int16_t)at[i];\n",
+    "    return pv_of_h(h);\n",
+    "}\n",
+    "PX void pv_store_f16_some(pu16 *at, int64_t n, pv v) {\n",
+    "    const pvh h = pv_h_of(v);\n",
+    "    for (int64_t i = 0; i < n; i++) at[i] = (uint16_t)h[i];\n",
+    "}\n",
     NULL,
 };
 
@@ -102,6 +125,7 @@ static const char *const of_lanes[] = {
     "PV_ALL(add, pv_add) PV_ALL(mul, pv_mul) PV_ALL(max, pv_max) PV_ALL(min, pv_min)\n",
     "#define px_u_v(x) ((pvu)(x))\n",
     "#define px_f_v(u) ((pv)(u))\n",
+    "#define pv_ahead(p, n) __builtin_prefetch((const void *)((uintptr_t)(p) + 4 * (uintptr_t)(n)))\n",
     "#define px_all_v(c) PV(c)\n",
     "#define px_down_v(x) ((pv)((pvu)(x) | 0x80000000u))\n",
     "#define px_of_i_v(i) __builtin_convertvector(i, pv)\n",
@@ -368,6 +392,7 @@ void jit_put_maths(pl_buf *out, int lanes) {
                   kind);
     }
     put_lines(out, lanes > 1 ? of_lanes : of_float, kind);
+    if (lanes >= 8) put_lines(out, of_halves, kind);
     put_lines(out, of_both, kind);
     put_lines(out, lanes == 16 ? exp_of_sixteen : lanes > 1 ? jit_exp_avx2 : exp_of_float, kind);
     put_lines(out, more_of_both, kind);

@@ -1,8 +1,9 @@
 /* Names of the compiler's passes. */
 #include "backends/jit/jit_passes.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "base/nearest.h"
 
 const char *const jit_pass_names[] = {
 #define X(NAME, text) text,
@@ -18,13 +19,13 @@ int jit_pass_find(const char *name, size_t n) {
 }
 
 static pl_status fail_name(const char *name, size_t n, pl_err *err) {
-    char names[200] = "";
-    size_t at = 0;
-    for (int i = 0; i < JIT_PASS_COUNT && at < sizeof(names); i++)
-        at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s", i > 0 ? ", " : "",
-                               jit_pass_names[i]);
-    return pl_fail(err, PL_E_USAGE, "jit has no pass '%.*s'; available: %s", n < 60 ? (int)n : 60,
-                   name, names);
+    const pl_name_list list = { jit_pass_names, JIT_PASS_COUNT };
+    pl_buf hint = PL_BUF_INIT;
+    pl_nearest_put(&hint, name, n, pl_name_at_list, &list);
+    const pl_status st = pl_fail(err, PL_E_USAGE, "jit has no pass '%.*s'%s", n < 60 ? (int)n : 60,
+                                 name, pl_buf_str(&hint));
+    pl_buf_release(&hint);
+    return st;
 }
 
 pl_status jit_passes_parse(const char *text, unsigned *off, pl_err *err) {

@@ -108,9 +108,28 @@ static pl_status check_passes(const pl_ort *ort, pl_err *err) {
     return PL_OK;
 }
 
+/* A name that is nearly a known one is a slip; others are for ONNX Runtime to know or to refuse. */
+static pl_status check_providers(const pl_ort *ort, pl_err *err) {
+    static const char *const known[] = { "CPU",           "CUDA", "TensorRT", "XNNPACK",
+                                         "WebGPU",        "QNN",  "DML",      "OpenVINO",
+                                         "CoreML",        "SNPE", "WEBNN",    "AZURE",
+                                         "NvTensorRtRtx", "JS",   "VitisAI",  "MIGraphX" };
+    const pl_name_list list = { known, sizeof(known) / sizeof(known[0]) };
+    for (const char *at = ort->providers; at != NULL && *at != '\0';) {
+        const size_t n = strcspn(at, "+");
+        const char *near = pl_nearest(at, n, pl_name_at_list, &list);
+        if (near != NULL && (strlen(near) != n || strncmp(near, at, n) != 0))
+            return pl_fail(err, PL_E_USAGE, "ort has no provider '%.*s'; did you mean '%s'?",
+                           (int)(n > 100 ? 100 : n), at, near);
+        at += n + (at[n] == '+');
+    }
+    return PL_OK;
+}
+
 /* Options that an old library would silently ignore. */
 static pl_status check_options(const pl_ort *ort, pl_err *err) {
     const pl_ort_api *api = &ort->env.api;
+    PL_TRY(check_providers(ort, err));
     if (ort->deterministic && api->SetDeterministicCompute == NULL) {
         return pl_fail(err, PL_E_UNSUPPORTED,
                        "ort %s has no deterministic mode (requires 1.18 or later)", api->version);
@@ -472,10 +491,11 @@ static const char *const *ort_record_modes(void *self) {
 static plumb_status ort_executed(void *program, const void **onnx, size_t *n_onnx,
                                  plumb_error *err) {
     pl_ort_program *p = program;
-    const pl_status st = pl_ort_record_prepare(p, err);
+    pl_bytes bytes = { 0 };
+    const pl_status st = pl_ort_record_executed(p, &bytes, err);
     if (st != PL_OK) return st;
-    *onnx = p->saved->data;
-    *n_onnx = p->saved->n_bytes;
+    *onnx = bytes.data;
+    *n_onnx = bytes.n_bytes;
     return PLUMB_OK;
 }
 

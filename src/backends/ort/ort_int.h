@@ -54,6 +54,8 @@ typedef struct pl_ort_program {
     pl_model *graph;
     pl_buf split;  /* the same with Relu split off (ort_split.h); empty = nothing split */
     bool no_split; /* splitting changed the outputs or failed to load */
+    bool within;   /* ORT cannot load its graph with weights apart: they are within it */
+    pl_buf whole;  /* `graph` with its weights, when asked for */
     void *watch_session;
     pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
     size_t n_watched, n_hidden;
@@ -77,6 +79,8 @@ pl_status pl_ort_record_compile(pl_ort_program *p, pl_ort_session_args *args, pl
 pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
 pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
 void pl_ort_record_release(pl_ort_program *p);
+pl_status pl_ort_record_executed(pl_ort_program *p, pl_bytes *out,
+                                 pl_err *err); /* self-contained */
 extern const char *const pl_ort_record_modes[];
 
 /* ort_bind.c: a plain run on a device in two steps. */

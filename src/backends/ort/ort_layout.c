@@ -14,6 +14,18 @@ static int64_t block_size(void) {
 #endif
 }
 
+/* One block of channels; a few pixels at a time, so that each cache line is read once. */
+static void unblock_one(const uint32_t *from, int64_t n_channels, int64_t b, int64_t pixels,
+                        uint32_t *to) {
+    enum { TILE = 128 };
+    for (int64_t at = 0; at < pixels; at += TILE) {
+        const int64_t end = at + TILE < pixels ? at + TILE : pixels;
+        for (int64_t c = 0; c < n_channels; c++)
+            for (int64_t k = at; k < end; k++)
+                to[c * pixels + k] = from[k * b + c];
+    }
+}
+
 /* [N, C/b, H, W, b] to [N, C, H, W]. */
 static pl_status unblock(const pl_tensor *t, int64_t channels, pl_tensor **out, pl_err *err) {
     const int64_t b = block_size();
@@ -29,12 +41,10 @@ static pl_status unblock(const pl_tensor *t, int64_t channels, pl_tensor **out, 
     PL_TRY(pl_tensor_new(t->dtype, 4, dims, out, err));
     const uint32_t *from = t->data;
     uint32_t *to = (*out)->data;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t c = 0; c < channels; c++) {
-            const uint32_t *block = from + (i * padded + c / b * b) * pixels + c % b;
-            for (int64_t k = 0; k < pixels; k++)
-                *to++ = block[k * b];
-        }
+    for (int64_t i = 0; i < n; i++, to += channels * pixels) {
+        for (int64_t c = 0; c < channels; c += b)
+            unblock_one(from + (i * padded + c) * pixels, channels - c < b ? channels - c : b, b,
+                        pixels, to + c * pixels);
     }
     return PL_OK;
 }
@@ -89,6 +99,10 @@ static pl_status move_down(pl_tensor **t, pl_err *err) {
     pl_tensor_unref(*t);
     *t = codes;
     return PL_OK;
+}
+
+bool pl_ort_watch_moves(const pl_ort_watch *watch) {
+    return watch->layout == PL_ORT_BLOCKED || watch->layout == PL_ORT_PERMUTED;
 }
 
 pl_status pl_ort_watch_convert(const pl_ort_watch *watch, const pl_tensor *t, pl_tensor **out,

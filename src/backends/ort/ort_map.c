@@ -267,13 +267,14 @@ static const pl_value *of_nchwc_node(const pl_ort_map *map, const pl_node *node)
 
 /* ---- nodes by operator and inputs ---- */
 
-/* "QLinearConv" runs a Conv, "QGemm" a Gemm; other names must be equal. */
+/* "QLinearConv" and "NhwcFusedConv" run a Conv, "QGemm" a Gemm; other names must be equal. */
 static bool runs(const pl_node *executed, const pl_node *original) {
     const char *op = executed->op;
     if (strcmp(op, original->op) == 0) return true;
     const char *rest = skip_prefix(op, "QLinear");
     if (rest == NULL) rest = skip_prefix(op, "Q");
     if (rest == NULL) rest = skip_prefix(op, "Fused");
+    if (rest == NULL) rest = skip_prefix(op, "NhwcFused");
     return rest != NULL && strcmp(rest, original->op) == 0;
 }
 
@@ -443,11 +444,15 @@ static bool keeps_layout(const pl_node *node) {
     return false;
 }
 
+static bool is_nhwc(const pl_node *node) {
+    return strcmp(node->domain, PL_ORT_NHWC) == 0 || strcmp(node->op, "NhwcFusedConv") == 0;
+}
+
 /* The layout of a node's output, derived from its inputs; false if unknown. */
 static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value *of, place *out) {
     const place *common = NULL;
     bool has_data = false;
-    if (flag(node, "channels_last") || strcmp(node->domain, PL_ORT_NHWC) == 0) {
+    if (flag(node, "channels_last") || is_nhwc(node)) {
         *out = channels_last(of);
         return true;
     }
@@ -468,7 +473,7 @@ static bool layout_of(const pl_ort_map *map, const pl_node *node, const pl_value
 /* The value after the activation that is fused into the node; NULL if unknown. */
 static const pl_value *activated(const pl_ort_map *map, const pl_node *node, const pl_value *v) {
     const pl_attr *a = pl_node_attr(node, "activation");
-    if (v == NULL || a == NULL || strcmp(node->domain, PL_ORT_NHWC) != 0) return v;
+    if (v == NULL || a == NULL || !is_nhwc(node)) return v;
     char op[32];
     snprintf(op, sizeof(op), "%.*s", (int)pl_size_min(a->s.n_bytes, sizeof(op) - 1), a->s.data);
     return op[0] == '\0' ? v : follow(map, v, op, 0);

@@ -53,6 +53,8 @@ pl_ort_watch pl_ort_map_before(const pl_ort_map *map, const pl_value *value, con
  * others get stands_for = NULL. */
 pl_status pl_ort_map_unique(pl_ort_watch *watched, size_t n, pl_err *err);
 
+/* Is the value in another layout than the model's? */
+bool pl_ort_watch_moves(const pl_ort_watch *watch);
 /* Converts a tensor to the model's layout. If it cannot be the value it stands for (the shape does
  * not match the layout, or only one of them is float), *mapped is false and the tensor is
  * unchanged. */

@@ -23,6 +23,8 @@ enum {
     SPLIT_MAX = 1 << 30, /* largest graph to copy, in bytes; protobuf's limit is 2 GB */
 };
 
+static const char weights_name[] = "optimized.weights";
+
 const char *const pl_ort_record_modes[] = { "optimized", "groups", NULL };
 
 /* ---- recordable values ---- */
@@ -52,6 +54,11 @@ static bool is_output(const pl_ort_program *p, const char *name) {
     return false;
 }
 
+/* Where the external data of the optimised graph are. */
+static const char *folder_of_saved(const pl_ort_program *p) {
+    return p->saved_folder != NULL ? p->saved_folder : p->folder;
+}
+
 /* Opens a session of `bytes` with these values as extra outputs. */
 static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
                               const pl_ort_watch *watched, size_t n_watched, void **out,
@@ -67,10 +74,10 @@ static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
     for (size_t i = 0; i < n_watched; i++) {
         if (!is_output(p, watched[i].name)) pl_onnx_put_output(&onnx, watched[i].name);
     }
-    const bool is_saved = p->saved_folder != NULL && bytes.data == p->saved->data;
+    const bool is_saved = own || (p->saved != NULL && bytes.data == p->saved->data);
     const pl_ort_session_args args = { .onnx = onnx.data,
                                        .n_onnx = onnx.n_bytes,
-                                       .folder = is_saved ? p->saved_folder : p->folder,
+                                       .folder = is_saved ? folder_of_saved(p) : p->folder,
                                        .level = level,
                                        .threads = p->threads,
                                        .idle = true };
@@ -87,74 +94,83 @@ static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
 
 /* ---- the optimised graph ---- */
 
-static pl_status save_optimised(pl_ort_program *p, const char *file, bool apart, pl_err *err) {
-    void *session = NULL;
-    const pl_ort_session_args args = { .onnx = p->source.onnx,
-                                       .n_onnx = p->source.n_onnx,
-                                       .path = p->source.path,
-                                       .save_to = file,
-                                       .weights = apart ? "optimized.weights" : NULL,
-                                       .level = p->ort->level,
-                                       .threads = p->threads };
-    PL_TRY(pl_ort_session_new(p->ort, &args, &session, err));
-    p->ort->env.api.ReleaseSession(session);
-    return pl_file_map_open(file, &p->saved, err);
+/* Keeps what ORT saved. Weights of their own file live as long as the program. */
+static pl_status keep_saved(pl_ort_program *p, char **dir, const char *file, bool apart,
+                            pl_err *err) {
+    PL_TRY(pl_file_map_open(file, &p->saved, err));
+    if (!apart) return PL_OK;
+    p->saved_folder = *dir;
+    *dir = NULL;
+    return PL_OK;
+}
+
+/* A session of the model as given that saves the graph it optimised. */
+static pl_status compile_saving(pl_ort_program *p, pl_ort_session_args *args, bool apart,
+                                void **session, pl_err *err) {
+    char *dir = NULL;
+    PL_TRY(pl_dir_temporary(&dir, err));
+    char *file = pl_path_join(dir, "optimized.onnx");
+    args->save_to = file;
+    args->weights = apart ? weights_name : NULL;
+    pl_status st =
+        file == NULL ? pl_fail_memory(err, 1) : pl_ort_session_new(p->ort, args, session, err);
+    if (st == PL_OK) st = keep_saved(p, &dir, file, apart, err);
+    args->save_to = args->weights = NULL;
+    if (dir != NULL) pl_dir_remove(dir, NULL);
+    pl_free(dir);
+    pl_free(file);
+    return st;
+}
+
+/* Weights of the optimised graph go to a file of their own: a protobuf message has at most 2 GB,
+ * and the session that records maps the file, where it would parse and copy the message. */
+static pl_status compile_any(pl_ort_program *p, pl_ort_session_args *args, void **session,
+                             pl_err *err) {
+    pl_status st = PL_E_BACKEND;
+    if (!p->within) st = compile_saving(p, args, true, session, err);
+    if (st != PL_E_BACKEND || p->ort->weights_apart) return st;
+    return compile_saving(p, args, false, session, err);
 }
 
 /* Compiles the model and saves the graph that was made of it in one go: folding weights twice costs
  * more than many runs. A graph that cannot be saved is left to load_optimised. */
 pl_status pl_ort_record_compile(pl_ort_program *p, pl_ort_session_args *args, pl_err *err) {
-    char *dir = NULL;
-    PL_TRY(pl_dir_temporary(&dir, err));
-    char *file = pl_path_join(dir, "optimized.onnx");
-    args->save_to = p->ort->weights_apart ? NULL : file;
-    pl_status st =
-        file == NULL ? pl_fail_memory(err, 1) : pl_ort_session_new(p->ort, args, &p->session, err);
-    const bool saved = args->save_to != NULL && st == PL_OK;
-    if (st == PL_E_BACKEND && args->save_to != NULL) {
-        args->save_to = NULL;
-        st = pl_ort_session_new(p->ort, args, &p->session, err);
-    }
-    if (saved) st = pl_file_map_open(file, &p->saved, err);
-    args->save_to = NULL;
-    pl_dir_remove(dir, NULL);
-    pl_free(dir);
-    pl_free(file);
-    return st;
+    const pl_status st = compile_any(p, args, &p->session, NULL);
+    if (st != PL_E_BACKEND) return st == PL_OK ? st : compile_any(p, args, &p->session, err);
+    return pl_ort_session_new(p->ort, args, &p->session, err);
 }
 
-/* A protobuf message has at most 2 GB, and the optimised graph may have more weights than the model
- * (half floats become floats): then they are saved in a file of their own, which lives as long as
- * the program. */
-static pl_status save_apart_or_within(pl_ort_program *p, bool *apart_out, pl_err *err) {
-    char *dir = NULL;
-    bool apart = p->ort->weights_apart;
-    PL_TRY(pl_dir_temporary(&dir, err));
-    char *file = pl_path_join(dir, "optimized.onnx");
-    pl_status st = file == NULL ? pl_fail_memory(err, 1) : save_optimised(p, file, apart, err);
-    if (st == PL_E_BACKEND && !apart) {
-        apart = true;
-        st = save_optimised(p, file, apart, err);
-    }
-    if (st == PL_OK && apart) {
-        p->saved_folder = dir;
-        p->no_split = true;
-        dir = NULL;
-    } else {
-        pl_dir_remove(dir, NULL);
-    }
-    pl_free(dir);
-    pl_free(file);
-    *apart_out = apart;
+static pl_status save_optimised(pl_ort_program *p, pl_err *err) {
+    void *session = NULL;
+    pl_ort_session_args args = { .onnx = p->source.onnx,
+                                 .n_onnx = p->source.n_onnx,
+                                 .path = p->source.path,
+                                 .folder = p->folder,
+                                 .level = p->ort->level,
+                                 .threads = p->threads,
+                                 .idle = true };
+    const pl_status st = compile_any(p, &args, &session, err);
+    if (session != NULL) p->ort->env.api.ReleaseSession(session);
     return st;
 }
 
 static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
-    bool apart = false;
-    if (p->saved == NULL) PL_TRY(save_apart_or_within(p, &apart, err));
+    if (p->saved == NULL) PL_TRY(save_optimised(p, err));
     const pl_bytes bytes = { p->saved->data, p->saved->n_bytes };
-    return pl_model_read_bytes(bytes, p->saved, apart ? p->saved_folder : p->folder,
-                               "the graph that ort optimised", &p->graph, err);
+    return pl_model_read_bytes(bytes, p->saved, folder_of_saved(p), "the graph that ort optimised",
+                               &p->graph, err);
+}
+
+static const char *name_weights(void *ctx, const pl_file_map *file) {
+    (void)ctx;
+    return strcmp(pl_path_basename(file->path), weights_name) == 0 ? weights_name : NULL;
+}
+
+static const pl_onnx_refer refer_weights = { .name = name_weights };
+
+/* Graphs made of the optimised one have their weights where it has them. */
+static const pl_onnx_refer *refer_of(const pl_ort_program *p) {
+    return p->saved_folder != NULL ? &refer_weights : NULL;
 }
 
 /* Tries all values at once; if ORT refuses some (unknown type), bisects to find them. */
@@ -205,8 +221,8 @@ static void split_optimised(pl_ort_program *p) {
     size_t n = 0;
     pl_buf_release(&p->split);
     if (p->no_split || p->saved->n_bytes > SPLIT_MAX) return;
-    const pl_status st =
-        pl_ort_split(p->graph, p->map, p->watched, p->n_watched, &p->split, &more, &n, NULL);
+    const pl_status st = pl_ort_split(p->graph, p->map, p->watched, p->n_watched, refer_of(p),
+                                      &p->split, &more, &n, NULL);
     if (st != PL_OK || more == NULL) {
         pl_buf_release(&p->split);
         pl_free(more);
@@ -220,6 +236,21 @@ static void split_optimised(pl_ort_program *p) {
 static void drop_watch_session(pl_ort_program *p) {
     if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
     p->watch_session = NULL;
+}
+
+static void drop_saved(pl_ort_program *p) {
+    pl_free(p->watched);
+    pl_ort_map_free(p->map);
+    pl_model_free(p->graph);
+    pl_buf_release(&p->split);
+    pl_file_map_unref(p->saved);
+    if (p->saved_folder != NULL) pl_dir_remove(p->saved_folder, NULL);
+    pl_free(p->saved_folder);
+    p->watched = NULL;
+    p->map = NULL;
+    p->graph = NULL;
+    p->saved = NULL;
+    p->saved_folder = NULL;
 }
 
 pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
@@ -236,6 +267,11 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
             p->no_split = true;
             return pl_ort_record_prepare(p, err);
         }
+        if (p->saved_folder != NULL && !p->ort->weights_apart && !p->within) {
+            p->within = true;
+            drop_saved(p);
+            return pl_ort_record_prepare(p, err);
+        }
         PL_TRY(keep_showable(p, bytes, p->watched, n_all, &p->n_watched, err));
         p->n_hidden += n_all - p->n_watched;
         PL_TRY(open_showing(p, bytes, 0, p->watched, p->n_watched, &p->watch_session, err));
@@ -245,14 +281,18 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
 
 void pl_ort_record_release(pl_ort_program *p) {
     drop_watch_session(p);
-    pl_free(p->watched);
-    pl_ort_map_free(p->map);
-    pl_model_free(p->graph);
+    drop_saved(p);
     pl_model_free(p->original);
-    pl_buf_release(&p->split);
-    pl_file_map_unref(p->saved);
-    if (p->saved_folder != NULL) pl_dir_remove(p->saved_folder, NULL);
-    pl_free(p->saved_folder);
+    pl_buf_release(&p->whole);
+}
+
+pl_status pl_ort_record_executed(pl_ort_program *p, pl_bytes *out, pl_err *err) {
+    PL_TRY(pl_ort_record_prepare(p, err));
+    *out = (pl_bytes){ p->saved->data, p->saved->n_bytes };
+    if (p->saved_folder == NULL) return PL_OK;
+    if (p->whole.n_bytes == 0) PL_TRY(pl_model_serialize(p->graph, &p->whole, err));
+    *out = (pl_bytes){ (const uint8_t *)p->whole.data, p->whole.n_bytes };
+    return PL_OK;
 }
 
 /* ---- running groups ---- */
@@ -290,19 +330,18 @@ static void drop_outputs(const group *g) {
     }
 }
 
-static bool outputs_are_plain(const group *g) {
-    for (size_t i = 0; g->args->plain != NULL && i < g->args->n_out; i++) {
-        if (!pl_datum_identical(pl_datum_of(g->args->out[i]), pl_datum_of(g->args->plain[i]))) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* Reads a value in the model's layout; *mapped is false if it does not match the map. */
 static pl_status read_watched(const group *g, const pl_ort_watch *watch, void *value,
                               pl_datum **out, bool *mapped, pl_err *err) {
-    pl_tensor *t = NULL;
+    pl_tensor *t = NULL, *view = NULL;
+    if (pl_ort_watch_moves(watch) && !watch->optional &&
+        pl_ort_value_view(&g->p->ort->env, value, &view)) { /* one copy less */
+        const pl_status st = pl_ort_watch_convert(watch, view, &t, mapped, err);
+        const bool copied = st == PL_OK && *mapped && pl_tensor_is_sole(view);
+        pl_tensor_unref(view);
+        if (copied) return pl_datum_of_tensor_take(t, out, err);
+        if (st == PL_OK) pl_tensor_unref(t);
+    }
     PL_TRY(pl_ort_value_read(&g->p->ort->env, value, watch->optional, out, err));
     *mapped = watch->stands_for != NULL;
     if ((*out)->kind != PL_TYPE_TENSOR) return PL_OK;
@@ -350,7 +389,8 @@ static pl_status run_group(group *g, void *session, const pl_ort_watch *watched,
         st = pl_ort_outputs_read(g->p, g->values, (pl_datum **)g->args->out, err);
         pl_ort_values_release(g->p, g->values, n_out);
     }
-    if (st == PL_OK) g->identical = outputs_are_plain(g);
+    if (st == PL_OK)
+        g->identical = pl_is_plain(g->args, (pl_datum *const *)(uintptr_t)g->args->out);
     for (size_t i = 0; i < n && st == PL_OK && g->identical; i++) {
         st = show_value(g, &watched[i], g->values[n_out + i], err);
         pl_ort_values_release(g->p, &g->values[n_out + i], 1);
@@ -420,12 +460,13 @@ static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, 
 static pl_status open_model(const pl_ort_program *p, const pl_model *model, void **out,
                             pl_err *err) {
     pl_buf onnx = PL_BUF_INIT;
-    pl_status st = pl_model_serialize(model, &onnx, err);
+    pl_status st = pl_model_serialize_referring(model, refer_of(p), &onnx, err);
     if (st == PL_OK && !pl_buf_ok(&onnx)) st = pl_fail_memory(err, onnx.n_bytes);
     if (st == PL_OK) {
-        const pl_ort_session_args args = {
-            .onnx = onnx.data, .n_onnx = onnx.n_bytes, .folder = p->folder, .threads = p->threads
-        };
+        const pl_ort_session_args args = { .onnx = onnx.data,
+                                           .n_onnx = onnx.n_bytes,
+                                           .folder = folder_of_saved(p),
+                                           .threads = p->threads };
         st = pl_ort_session_new(p->ort, &args, out, err);
     }
     pl_buf_release(&onnx);

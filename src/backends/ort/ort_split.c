@@ -68,7 +68,8 @@ static const pl_ort_watch *added_before(const pl_model *graph, const pl_ort_watc
 }
 
 pl_status pl_ort_split(pl_model *graph, const pl_ort_map *map, const pl_ort_watch *watched,
-                       size_t n, pl_buf *onnx, pl_ort_watch **out, size_t *n_out, pl_err *err) {
+                       size_t n, const pl_onnx_refer *refer, pl_buf *onnx, pl_ort_watch **out,
+                       size_t *n_out, pl_err *err) {
     pl_model *copy = NULL;
     size_t n_added = 0;
     pl_status st = PL_OK;
@@ -79,7 +80,7 @@ pl_status pl_ort_split(pl_model *graph, const pl_ort_map *map, const pl_ort_watc
     PL_TRY_GOTO(done, st, pl_model_copy(graph, &copy, err));
     PL_TRY_GOTO(done, st, split_all(graph, map, copy, added, &n_added, err));
     if (n_added == 0) goto done;
-    PL_TRY_GOTO(done, st, pl_model_serialize(copy, onnx, err));
+    PL_TRY_GOTO(done, st, pl_model_serialize_referring(copy, refer, onnx, err));
     *out = pl_calloc(n + n_added + 1, sizeof(**out));
     if (*out == NULL || !pl_buf_ok(onnx)) {
         st = pl_fail_memory(err, onnx->n_bytes);

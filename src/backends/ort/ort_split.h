@@ -7,11 +7,13 @@
 
 #include "backends/ort/ort_map.h"
 #include "base/buf.h"
+#include "onnx/onnx.h"
 
 /* Writes `graph` with those nodes split to `onnx`, and the extended list of entries: each new value
- * comes before the one it was split from. `graph` owns the names. If there is nothing to split,
- * *n_out == n and nothing is written. */
+ * comes before the one it was split from. `graph` owns the names. Weights that `refer` names stay
+ * where they are. If there is nothing to split, *n_out == n and nothing is written. */
 pl_status pl_ort_split(pl_model *graph, const pl_ort_map *map, const pl_ort_watch *watched,
-                       size_t n, pl_buf *onnx, pl_ort_watch **out, size_t *n_out, pl_err *err);
+                       size_t n, const pl_onnx_refer *refer, pl_buf *onnx, pl_ort_watch **out,
+                       size_t *n_out, pl_err *err);
 
 #endif

@@ -186,26 +186,53 @@ static pl_status read_elements(const pl_ort_env *ort, void *value, pl_tensor *t,
     return PL_OK;
 }
 
-static pl_status read_tensor(const pl_ort_env *ort, void *value, pl_datum **out, pl_err *err) {
+typedef struct read_type {
+    pl_dtype dtype;
+    size_t rank;
+    int64_t dims[PL_RANK_MAX];
+} read_type;
+
+static pl_status read_tensor_type(const pl_ort_env *ort, void *value, read_type *out, pl_err *err) {
     void *info = NULL;
     int type = 0;
-    size_t rank = 0;
-    int64_t dims[PL_RANK_MAX];
-    pl_tensor *t = NULL;
     ORT_TRY(GetTensorTypeAndShape(value, &info), "read a tensor's type");
-    pl_status st = read_shape(ort, info, &type, &rank, dims, err);
+    const pl_status st = read_shape(ort, info, &type, &out->rank, out->dims, err);
     ort->api.ReleaseTensorTypeAndShapeInfo(info);
     PL_TRY(st);
-    if (dtype_of(type) == PL_UNDEFINED) {
+    out->dtype = dtype_of(type);
+    if (out->dtype == PL_UNDEFINED) {
         return pl_fail(err, PL_E_UNSUPPORTED, "ort returned a tensor of element type %d", type);
     }
-    PL_TRY(pl_tensor_new(dtype_of(type), (int)rank, dims, &t, err));
-    st = read_elements(ort, value, t, err);
+    return PL_OK;
+}
+
+static pl_status read_tensor(const pl_ort_env *ort, void *value, pl_datum **out, pl_err *err) {
+    read_type type;
+    pl_tensor *t = NULL;
+    PL_TRY(read_tensor_type(ort, value, &type, err));
+    PL_TRY(pl_tensor_new(type.dtype, (int)type.rank, type.dims, &t, err));
+    const pl_status st = read_elements(ort, value, t, err);
     if (st != PL_OK) {
         pl_tensor_unref(t);
         return st;
     }
     return pl_datum_of_tensor_take(t, out, err);
+}
+
+bool pl_ort_value_view(const pl_ort_env *ort, void *value, pl_tensor **out) {
+    int kind = 0, has_value = 1;
+    void *data = NULL;
+    read_type type;
+    const pl_ort_api *api = &ort->api;
+    return value != NULL &&
+           pl_ort_check(api, api->HasValue(value, &has_value), "", NULL) == PL_OK && has_value &&
+           pl_ort_check(api, api->GetValueType(value, &kind), "", NULL) == PL_OK &&
+           kind == PL_ORT_TENSOR && read_tensor_type(ort, value, &type, NULL) == PL_OK &&
+           type.dtype != PL_STRING && pl_dtype_bits(type.dtype) >= 8 &&
+           pl_ort_check(api, api->GetTensorMutableData(value, &data), "", NULL) == PL_OK &&
+           data != NULL &&
+           pl_tensor_borrow(type.dtype, (int)type.rank, type.dims, data, NULL, NULL, out, NULL) ==
+               PL_OK;
 }
 
 /* Also a map, which is a sequence of two tensors of their own types: its keys, its values. */

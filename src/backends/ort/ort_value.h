@@ -29,6 +29,8 @@ pl_status pl_ort_input_new(const pl_ort_env *ort, const pl_datum *datum, pl_ort_
 void pl_ort_input_release(const pl_ort_env *ort, pl_ort_input *input);
 
 /* Copies a value out. `optional`: declared optional in the model. */
+/* A tensor over the value's own memory, which must outlive it; false when it is none. */
+bool pl_ort_value_view(const pl_ort_env *ort, void *value, pl_tensor **out);
 pl_status pl_ort_value_read(const pl_ort_env *ort, void *value, bool optional, pl_datum **out,
                             pl_err *err);
 

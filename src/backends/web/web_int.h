@@ -61,8 +61,6 @@ pl_status pl_web_unpack(pl_dtype dtype, int rank, const int64_t *dims, const uin
 /* web_record.c */
 pl_status pl_web_record_groups(pl_web_program *p, const plumb_run_args *args, pl_err *err);
 bool pl_web_is_output(const pl_web_program *p, const char *name);
-/* Are the first values, the model's outputs, those of the plain run? */
-bool pl_web_is_plain(const plumb_run_args *args, pl_datum *const *values);
 /* Moves them to the caller. */
 void pl_web_keep_outputs(const plumb_run_args *args, pl_datum **values);
 

@@ -112,7 +112,7 @@ static pl_status run_group(pl_web_program *p, long session, const plumb_run_args
         names[i] = i < n_out ? p->source.outputs[i] : watched[i - n_out].name;
     args->record->n_runs++;
     if (st == PL_OK) st = pl_web_run(p, session, args, names, n_out + n, values, err);
-    *same = st == PL_OK && pl_web_is_plain(args, values);
+    *same = st == PL_OK && pl_is_plain(args, values);
     for (size_t i = 0; i < n && *same && st == PL_OK; i++)
         st = show_value(args, &watched[i], values[n_out + i], err);
     if (*same) pl_web_keep_outputs(args, values);

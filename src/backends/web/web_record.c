@@ -38,12 +38,6 @@ static pl_status load_showing(const recording *r, const char *const *names, size
     return st;
 }
 
-bool pl_web_is_plain(const plumb_run_args *args, pl_datum *const *values) {
-    for (size_t i = 0; args->plain != NULL && i < args->n_out; i++)
-        if (!pl_datum_identical(values[i], pl_datum_of(args->plain[i]))) return false;
-    return true;
-}
-
 static pl_status show(const recording *r, const char *const *names, size_t n, pl_err *err) {
     const plumb_hook *hook = r->args->hook;
     const size_t n_out = r->p->source.n_outputs;
@@ -79,7 +73,7 @@ static pl_status try_group(recording *r, const char *const *names, size_t n, boo
     r->args->record->n_runs++;
     if (st == PL_OK)
         st = pl_web_run(r->p, session, r->args, r->names, n_out + n, r->values, &trouble);
-    if (st == PL_OK && pl_web_is_plain(r->args, r->values)) {
+    if (st == PL_OK && pl_is_plain(r->args, r->values)) {
         *shown = true;
         st = show(r, names, n, &trouble);
         pl_web_keep_outputs(r->args, r->values);
@@ -149,7 +143,7 @@ pl_status pl_web_record_groups(pl_web_program *p, const plumb_run_args *args, pl
     if (st == PL_OK && args->n_out > 0 && args->out[0] == NULL) { /* no group left outputs */
         st = pl_web_run(p, p->session, args, r.names, p->source.n_outputs, r.values, err);
         if (st == PL_OK) {
-            args->record->differs = !pl_web_is_plain(args, r.values);
+            args->record->differs = !pl_is_plain(args, r.values);
             pl_web_keep_outputs(args, r.values);
         }
     }

@@ -167,6 +167,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->model_path = pl_analysis_keep(x, x->model->path);
     s->model_hash = pl_analysis_keep(x, hex);
     s->model_nodes = graph->n_nodes;
+    PL_TRY(pl_analysis_hash_inputs(x, err));
     s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
     s->profile = torch ? "torch" : "plumb";
     s->tol = x->accuracy.tol;
@@ -260,7 +261,7 @@ static pl_status say_unstable(pl_analysis *x, const pl_side_run *run, const char
                   x->arena,
                   "%s returned a different '%s' when run again on the same inputs: %s '%s' "
                   "draws random numbers (give it a seed, or evaluate Dropout as in inference)",
-                  who, run->unstable->name, random->op, random->name);
+                  who, run->unstable->name, random->op, pl_node_label(random));
     if (reason == NULL) return pl_fail_memory(err, 1);
     pl_verdict_unstable(x->session, pl_analysis_keep(x, run->unstable->name), reason);
     return PL_OK;
@@ -273,6 +274,13 @@ static pl_status begin(pl_analysis *x, pl_side_run *run, const char *before, con
     if (phase == NULL) return pl_fail_memory(err, 1);
     run->options.phase = phase;
     return pl_progress_step(&x->progress, phase, 0, 0, err);
+}
+
+/* Weights that were read (hashed) stay in the file, and not in memory beside the copies that A
+ * makes of them. */
+static void forget_weights(const pl_model *model) {
+    for (size_t i = 0; i < model->graph->n_values; i++)
+        if (model->graph->values[i]->init != NULL) pl_tensor_forget(model->graph->values[i]->init);
 }
 
 /* One side: compile, plain run, recorded run, second recorded run. */
@@ -291,6 +299,7 @@ static pl_status run_side(pl_analysis *x, pl_side_run *run, pl_side_info *info, 
     pl_err trouble = PL_ERR_INIT;
     const char *doing = "compile";
     PL_TRY(begin(x, run, "compiling", name, "", err));
+    if (is_a) forget_weights(model);
     pl_status st = pl_side_run_init(run, model, &options, &trouble);
     run->wants = is_a ? NULL : pl_analysis_a_has;
     run->wants_ctx = x;
@@ -410,7 +419,7 @@ static size_t effects_of(const pl_analysis *x) {
     double weights = 0;
     for (size_t i = 0; i < g->n_values; i++)
         if (g->values[i]->init != NULL) weights += (double)g->values[i]->init->n_elements;
-    return weights * MANY_EFFECTS < MAX_EFFECT_WORK ? MANY_EFFECTS : 0;
+    return weights * (double)MANY_EFFECTS < MAX_EFFECT_WORK ? MANY_EFFECTS : 0;
 }
 
 static bool is_quantised_decoder(const pl_analysis *x) {
@@ -448,6 +457,7 @@ static pl_status blame(pl_analysis *x, pl_err *err) {
     PL_TRY(pl_analysis_name_members(x, err));
     PL_TRY(pl_analysis_quantised(x, err));
     PL_TRY(pl_analysis_settle(x, err));
+    PL_TRY(pl_analysis_routing(x, err));
     pl_analysis_drop_outputs(x);
     return PL_OK;
 }
@@ -474,6 +484,7 @@ static pl_status run_all(pl_analysis *x, pl_err *err) {
             return pl_analysis_bisect(x, err);
         }
         PL_TRY(say_observer(x, err));
+        if (x->alone) pl_side_run_finish(&x->a);
     }
     PL_TRY(pl_analysis_pair(x, err));
     if (x->recording == NULL && x->foreign == NULL) {
@@ -501,9 +512,9 @@ static pl_status commit_folder(pl_session_folder **taken, const pl_analysis *x, 
     const pl_session *session = x->session;
     if (folder == NULL) return PL_OK;
     *taken = NULL;
-    pl_status st = pl_session_folder_put_model(folder, x->model, err);
+    pl_status st = pl_session_folder_put_model(folder, x->model, x->options->pack, err);
     if (st == PL_OK && x->reference_model != NULL)
-        st = pl_session_folder_put_reference(folder, x->replayed, err);
+        st = pl_session_folder_put_reference(folder, x->replayed, x->options->pack, err);
     if (st != PL_OK) {
         pl_session_folder_abort_take(folder);
         return st;
@@ -518,6 +529,7 @@ static void analysis_release(pl_analysis *x) {
     pl_side_run_release(&x->a);
     pl_side_run_release(&x->b);
     pl_analysis_drop_outputs(x);
+    pl_analysis_drop_choices(x);
     pl_blame_release(&x->blame);
     pl_blame_release(&x->own_blame);
     pl_analysis_close_reference(x);
@@ -641,6 +653,7 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
                             .options = o,
                             .inputs = &samples[i],
                             .sample = i,
+                            .alone = n == 1,
                             .lender = lender_of(all, &samples[0], &samples[i]),
                             .folder = all->folder,
                             .keep_all = o->save == NULL || strcmp(o->save, "all") == 0,

@@ -44,6 +44,7 @@ typedef struct pl_analysis {
     pl_datum **in;          /* of `model` */
     pl_datum **replayed_in; /* of `replayed`: those of `in`, in its types */
     pl_side_run a, b;
+    bool alone;                /* the only sample: A's program serves no other */
     const pl_side_run *lender; /* of A's program, from an earlier sample; NULL = A compiles it */
     pl_recording *recording;   /* B is only a recording; NULL = it is a run */
     bool *foreign; /* by value id of `replayed`: comes from an operator that only A can run; NULL =
@@ -66,7 +67,10 @@ typedef struct pl_analysis {
                                  not asked */
     bool *same_codes; /* by value id of `replayed`: the recording has the codes of gold; NULL = B is
                          a run */
-    pl_kept_outputs outputs; /* kept until the verdict */
+    pl_kept_outputs outputs;        /* kept until the verdict */
+    struct pl_seen_choice *choices; /* of experts, in the arena (analyze_routing.c) */
+    size_t n_choices, choices_capacity;
+    int routers; /* does an operator choose by scores? 1, -1; 0 = not asked yet */
     double started;
     size_t points_capacity;
     pl_session_folder *folder;    /* NULL = nothing is kept */
@@ -127,6 +131,12 @@ pl_status pl_analysis_judge_truth(pl_analysis *x, pl_sync_point *p, const pl_dat
                                   const pl_datum *recorded, const pl_datum *gold, pl_err *err);
 pl_status pl_analysis_trace_truth(pl_analysis *x, pl_err *err);
 
+/* analyze_routing.c: chosen experts */
+pl_status pl_analysis_see_choice(pl_analysis *x, const pl_value *value, const pl_datum *a,
+                                 const pl_datum *b, pl_err *err);
+pl_status pl_analysis_routing(pl_analysis *x, pl_err *err);
+void pl_analysis_drop_choices(pl_analysis *x);
+
 /* analyze_overflow.c: NaN and Inf on both sides where fp64 is finite */
 void pl_analysis_judge_overflow(pl_sync_point *p, const pl_datum *a, const pl_datum *gold);
 pl_status pl_analysis_trace_overflow(pl_analysis *x, pl_err *err);
@@ -175,6 +185,8 @@ pl_status pl_analysis_say_reach(pl_analysis *x, pl_err *err);
 
 /* analyze_reuse.c: A's values from an earlier session instead of a run */
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err);
+/* Sets the session's inputs_hash. */
+pl_status pl_analysis_hash_inputs(pl_analysis *x, pl_err *err);
 
 /* analyze_baseline.c: accepted divergences do not fail; their `lines` are dropped */
 pl_status pl_analysis_check_baseline(const plumb_analyze_options *o, pl_err *err);

@@ -9,6 +9,7 @@
 #include "flows/analyze/analyze_int.h"
 #include "flows/analyze/marking.h"
 #include "flows/analyze/quant_mistakes.h"
+#include "ops/bound.h"
 #include "ops/op.h"
 #include "pair/effective.h"
 #include "session/verdict.h"
@@ -61,7 +62,9 @@ static pl_status measure(pl_analysis *x, pl_sync_point *p, const pl_datum *a, co
         p->precision = pl_precision_coarser(p->precision, x->precision[own->id]);
     p->limits_from = pl_precision_name(p->precision);
     if (metric != NULL) {
-        p->colour = pl_metric_colour(metric, &p->acc, p->precision, &p->limits);
+        p->colour = pl_judge_colour(
+            pl_metric_colour(metric, &p->acc, p->precision, &p->limits), &p->acc,
+            p->replayed == NULL ? 0 : pl_value_absolute_error(p->replayed, PL_UNDEFINED));
     }
     return PL_OK;
 }
@@ -159,12 +162,22 @@ pl_status pl_analysis_culprit(void *ctx, const pl_value *value, const pl_tensor 
                                  x->arena, &blob, err);
 }
 
+/* With `suspects`, outputs that agree are kept only if they are small: the logits of a long prompt
+ * and its cache are larger than all that is looked at. */
+static bool is_worth_keeping(const pl_sync_point *p, pl_verdict verdict, const pl_datum *a) {
+    enum { SMALL = 1 << 20 };
+    const bool agrees = verdict == PL_VERDICT_SAME || verdict == PL_VERDICT_WITHIN;
+    if (verdict == PL_VERDICT_CULPRIT || !p->is_output) return verdict == PL_VERDICT_CULPRIT;
+    return !agrees || a->kind != PL_TYPE_TENSOR || pl_tensor_bytes(a->tensor) <= SMALL;
+}
+
 /* Stores tensors of the point in the session: all, or those of suspects and outputs. */
 static pl_status keep_tensors(pl_analysis *x, pl_sync_point *p, const pl_value *value,
                               const pl_datum *a, const pl_datum *b, const pl_datum *gold,
                               pl_err *err) {
-    const bool suspect = x->blame.of[value->id].verdict == PL_VERDICT_CULPRIT;
-    const bool kept = x->keep_all || (x->keep_suspects && (suspect || p->is_output));
+    const pl_verdict verdict = x->blame.of[value->id].verdict;
+    const bool suspect = verdict == PL_VERDICT_CULPRIT;
+    const bool kept = x->keep_all || (x->keep_suspects && is_worth_keeping(p, verdict, a));
     if (x->folder == NULL || !kept || a->kind != PL_TYPE_TENSOR) return PL_OK;
     char index[32];
     PL_TRY(pl_session_folder_put(x->folder, index_of(x, "a", index, sizeof(index)), p->value,
@@ -213,6 +226,7 @@ static pl_status judged(pl_analysis *x, const pl_value *value, const pl_datum *a
     compare_metadata(x, p);
     PL_TRY(measure(x, p, a, b, err));
     PL_TRY(pl_analysis_keep_output(x, value, a, x->recording != NULL ? gold : b, gold, err));
+    PL_TRY(pl_analysis_see_choice(x, value, a, b, err));
     pl_analysis_judge_overflow(p, a, gold);
     PL_TRY(pl_analysis_judge_truth(x, p, a, b, gold, err));
     if (x->recording == NULL) PL_TRY(judge_torch(x, p, a, b, gold, err));
@@ -326,6 +340,7 @@ static void settle_point(pl_analysis *x, pl_sync_point *p, const pl_judgement *v
     p->amplified = v->amplified;
     p->q = v->q;
     p->excuse = pl_analysis_keep(x, v->excuse);
+    p->n_undefined = v->n_undefined;
     if (*v->reason != '\0' && (p->facts.rule != PL_FACT_NO || v->facts.far)) {
         p->reason = pl_analysis_keep(x, v->reason);
     }

@@ -303,7 +303,8 @@ pl_run_data pl_analysis_run_data(pl_analysis *x, const pl_side_run *run) {
                           .ctx = m,
                           .has_copies = run->n_unknown > 0 || run->marked || run->mode > 0,
                           .reshaped = mapped_reshaped,
-                          .arithmetic = run->arithmetic };
+                          .arithmetic = run->arithmetic,
+                          .adds_f16 = pl_side_run_adds_f16(run) };
 }
 
 static bool record_has(void *ctx, const pl_value *value) {

@@ -1,4 +1,4 @@
-/* A from an earlier session: the values in its store, and inputs with the same seed. */
+/* A from an earlier session: the values in its store, of the same model and inputs. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -41,6 +41,46 @@ static pl_status take_all(pl_analysis *x, const pl_session *old, pl_err *err) {
     return st;
 }
 
+/* ---- what A ran on ---- */
+
+static pl_status hash_datum(pl_hasher *h, const pl_datum *d, int depth, pl_err *err) {
+    enum { DEPTH_MAX = 32 };
+    const int64_t kind = d == NULL ? -1 : (int64_t)d->kind;
+    pl_hasher_update(h, &kind, sizeof(kind));
+    if (d == NULL || depth > DEPTH_MAX) return PL_OK;
+    for (size_t i = 0; i < d->n_items; i++)
+        PL_TRY(hash_datum(h, d->items[i], depth + 1, err));
+    if (d->kind != PL_TYPE_TENSOR) return PL_OK;
+    pl_tensor *t = NULL;
+    PL_TRY(pl_tensor_contiguous(d->tensor, &t, err));
+    const int64_t shape[2] = { (int64_t)t->dtype, t->rank };
+    pl_hasher_update(h, shape, sizeof(shape));
+    pl_hasher_update(h, t->dims, (size_t)t->rank * sizeof(t->dims[0]));
+    const pl_string *text = t->data;
+    for (int64_t i = 0; t->dtype == PL_STRING && i < t->n_elements; i++) {
+        pl_hasher_update(h, &text[i].n_bytes, sizeof(text[i].n_bytes));
+        pl_hasher_update(h, text[i].data, text[i].n_bytes);
+    }
+    if (t->dtype != PL_STRING && t->n_elements > 0)
+        pl_hasher_update(h, t->data, pl_tensor_bytes(t));
+    pl_tensor_unref(t);
+    return PL_OK;
+}
+
+pl_status pl_analysis_hash_inputs(pl_analysis *x, pl_err *err) {
+    char hex[PL_HASH128_HEX];
+    pl_hasher *h = pl_hasher_new();
+    pl_status st = h == NULL ? pl_fail_memory(err, 1) : PL_OK;
+    for (size_t i = 0; st == PL_OK && i < x->model->graph->n_inputs; i++)
+        st = hash_datum(h, x->in[i], 0, err);
+    if (st == PL_OK) {
+        pl_hash128_hex(pl_hasher_digest(h), hex);
+        x->session->inputs_hash = pl_analysis_keep(x, hex);
+    }
+    pl_hasher_free(h);
+    return st;
+}
+
 pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
     pl_session *old = NULL;
     const pl_side_options options = pl_analysis_side(x, "reused", "A");
@@ -49,6 +89,14 @@ pl_status pl_analysis_reuse(pl_analysis *x, pl_err *err) {
     if (strcmp(old->model_hash, x->session->model_hash) != 0) {
         st = pl_fail(err, PL_E_INVALID, "session '%s' belongs to another model (%s, expected %s)",
                      x->options->reuse, old->model_hash, x->session->model_hash);
+    }
+    if (st == PL_OK && *old->inputs_hash != '\0' &&
+        strcmp(old->inputs_hash, x->session->inputs_hash) != 0) {
+        st =
+            pl_fail(err, PL_E_INVALID,
+                    "session '%s' was made with other inputs; pass the same ones (options 'input', "
+                    "'inputs', 'dim', 'range', 'fill', 'seed')",
+                    x->options->reuse);
     }
     if (st == PL_OK && x->options->backend != NULL &&
         strcmp(x->options->backend, old->a.spec) != 0) {

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "blame/spread.h"
 #include "flows/analyze/analyze_int.h"
+#include "ops/bound.h"
 #include "session/lost_calls.h"
 #include "session/verdict.h"
 
@@ -27,6 +28,7 @@ static pl_status compare_with_truth(pl_analysis *x, const pl_sync_point *p, pl_a
     }
     rule->precision =
         pl_output_precision(x->replayed, p->replayed, x->same_codes, &rule->flips, &rule->floats);
+    rule->absolute = pl_value_absolute_error(p->replayed, PL_UNDEFINED);
     const pl_precision coarse = rule->precision;
     if (p->is_output && rule->flips && isnan(rule->tol)) rule->precision = rule->floats;
     PL_TRY(pl_accuracy_compare(rule, recorded, of_model, NULL, check, err));

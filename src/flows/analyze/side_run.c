@@ -7,9 +7,35 @@
 #include "base/alloc.h"
 #include "base/size.h"
 #include "flows/analyze/marking.h"
+#include "kernels/cpu.h"
 #include "store/blob.h"
 
-enum { MAX_MARKING_RUNS = 48, RECORD_MEMORY = 256 << 20 };
+enum { MAX_MARKING_RUNS = 48, EASILY = 8, RECORD_MEMORY = 256 << 20, WHOLE_MEMORY = 1 << 30 };
+
+/* Bytes of all values whose dims are known, at most a little above WHOLE_MEMORY. */
+static uint64_t bytes_of_values(const pl_graph *graph) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < graph->n_values && sum <= WHOLE_MEMORY; i++) {
+        const pl_type *type = graph->values[i]->type;
+        if (graph->values[i]->producer == NULL || type == NULL || type->kind != PL_TYPE_TENSOR ||
+            !type->has_rank || type->dtype == PL_UNDEFINED) {
+            continue;
+        }
+        size_t n = pl_dtype_bytes(type->dtype);
+        for (int d = 0; d < type->rank; d++) {
+            if (!pl_dim_known(type->dims[d])) n = 0;
+            if (!pl_size_mul(n, (size_t)type->dims[d].value, &n)) n = WHOLE_MEMORY;
+        }
+        sum += n > WHOLE_MEMORY ? WHOLE_MEMORY + 1 : n;
+    }
+    return sum;
+}
+
+/* Values that the machine holds easily stay in memory and are recorded in one run. */
+static bool holds_all(const pl_graph *graph) {
+    const uint64_t n = bytes_of_values(graph);
+    return n <= RECORD_MEMORY || (n <= WHOLE_MEMORY && pl_memory_holds(EASILY * (size_t)n));
+}
 
 static pl_status index_names(pl_side_run *r, pl_err *err) {
     const pl_graph *graph = r->model->graph;
@@ -33,7 +59,8 @@ pl_status pl_side_run_prepare(pl_side_run *r, pl_model *model, const pl_side_opt
         return pl_fail_memory(err, n_values);
     }
     PL_TRY(index_names(r, err));
-    return pl_spool_new(options->spool_memory, NULL, &r->spool, err);
+    r->whole = holds_all(model->graph);
+    return pl_spool_new(r->whole ? WHOLE_MEMORY : options->spool_memory, NULL, &r->spool, err);
 }
 
 pl_status pl_side_run_init(pl_side_run *r, pl_model *model, const pl_side_options *options,
@@ -64,6 +91,12 @@ static void drop(pl_datum **data, size_t n) {
     }
 }
 
+void pl_side_run_finish(pl_side_run *r) {
+    if (r->options.program != NULL) return;
+    pl_program_free(r->program);
+    r->program = NULL;
+}
+
 void pl_side_run_release(pl_side_run *r) {
     if (r->model == NULL) return;
     drop(r->plain, r->model->graph->n_outputs);
@@ -72,7 +105,7 @@ void pl_side_run_release(pl_side_run *r) {
     pl_free(r->hash);
     pl_strmap_release(&r->by_name);
     pl_spool_free(r->spool);
-    if (r->options.program == NULL) pl_program_free(r->program);
+    pl_side_run_finish(r);
     if (r->options.backend == NULL) pl_backend_close(r->backend);
     *r = (pl_side_run){ .model = NULL };
 }
@@ -188,7 +221,7 @@ static bool comes_before(const pl_value *x, const pl_value *y) {
 static pl_status check_again(pl_side_run *r, const pl_value *value, const pl_datum *d,
                              pl_err *err) {
     pl_hash128 hash;
-    if (r->entry[value->id] == 0) return PL_OK;
+    if (r->entry[value->id] == 0 || d == NULL) return PL_OK; /* NULL: the same, says the guard */
     PL_TRY(hash_datum(d, &hash, err));
     if (pl_hash128_equal(hash, r->hash[value->id])) return PL_OK;
     if (r->unstable != NULL && comes_before(r->unstable, value)) return PL_OK;
@@ -257,31 +290,11 @@ static pl_status keep_other_outputs(pl_side_run *r, pl_datum *const *out, pl_err
     return PL_OK;
 }
 
-/* Bytes of all values whose dims are known. */
-static uint64_t bytes_of_values(const pl_graph *graph) {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < graph->n_values; i++) {
-        const pl_type *type = graph->values[i]->type;
-        if (graph->values[i]->producer == NULL || type == NULL || type->kind != PL_TYPE_TENSOR ||
-            !type->has_rank || type->dtype == PL_UNDEFINED) {
-            continue;
-        }
-        size_t n = pl_dtype_bytes(type->dtype);
-        for (int d = 0; d < type->rank; d++) {
-            if (!pl_dim_known(type->dims[d])) n = 0;
-            if (!pl_size_mul(n, (size_t)type->dims[d].value, &n)) n = RECORD_MEMORY;
-        }
-        if (n > RECORD_MEMORY) n = RECORD_MEMORY;
-        sum += n;
-    }
-    return sum;
-}
-
 /* Bytes of recorded values that a backend may hold. One that keeps all values until the end of a
  * run records a large model in several runs. */
 static uint64_t record_limit(const pl_side_run *r) {
     if (r->options.memory_limit > 0) return r->options.memory_limit;
-    return bytes_of_values(r->model->graph) > RECORD_MEMORY ? RECORD_MEMORY : 0;
+    return r->whole ? 0 : RECORD_MEMORY;
 }
 
 /* 1 + the first output that differs from that of the plain run; 0 = none. */
@@ -305,6 +318,11 @@ static pl_status record(pl_side_run *r, pl_datum *const *in, bool again, pl_err 
     plumb_record_info info = { 0 };
     size_t mode = 0;
     if (out == NULL) return pl_fail_memory(err, graph->n_outputs);
+    if (again) {
+        pl_program_compare(r->program);
+    } else {
+        pl_program_remember(r->program);
+    }
     const pl_status st =
         again ? pl_program_record(r->program, in, &args, out, &info, err)
               : pl_program_record_gently(r->program, in, &args, out, &mode, &info, err);
@@ -403,8 +421,17 @@ static pl_status get(void *ctx, const pl_value *value, pl_datum **out, pl_err *e
     return pl_spool_get(r->spool, r->entry[value->id] - 1, out, err);
 }
 
+bool pl_side_run_adds_f16(const pl_side_run *run) {
+    const uint64_t needs = UINT64_C(1) << PL_CPU_ARM64 | UINT64_C(1) << PL_CPU_FP16;
+    /* A reused session has no backend: its run is taken to be of this machine. */
+    const uint64_t cpu = run->backend != NULL ? pl_backend_cpu(run->backend) : pl_cpu_features();
+    return !pl_backend_is_own(run->options.spec) && (cpu & needs) == needs;
+}
+
 pl_run_data pl_side_run_data(const pl_side_run *run) {
-    return (pl_run_data){
-        .has = has, .get = get, .ctx = (void *)(uintptr_t)run, .arithmetic = run->arithmetic
-    };
+    return (pl_run_data){ .has = has,
+                          .get = get,
+                          .ctx = (void *)(uintptr_t)run,
+                          .arithmetic = run->arithmetic,
+                          .adds_f16 = pl_side_run_adds_f16(run) };
 }

@@ -41,6 +41,7 @@ typedef struct pl_side_run {
     pl_strmap by_name; /* values of the main graph */
     plumb_record_info info;
     size_t mode;
+    bool whole;                   /* all values fit into memory at once */
     bool marked;                  /* it exposes no values: they were marked as outputs */
     bool refused;                 /* only reason: the backend refuses models with more outputs */
     bool outputs_differ;          /* outputs are those of the recorded run, not of the plain one */
@@ -65,12 +66,17 @@ pl_status pl_side_run_put(pl_side_run *run, const pl_value *value, const pl_datu
 pl_status pl_side_run_init(pl_side_run *run, pl_model *model, const pl_side_options *options,
                            pl_err *err);
 void pl_side_run_release(pl_side_run *run);
+/* Frees the program, and what it holds of the model's weights; what was recorded stays. */
+void pl_side_run_finish(pl_side_run *run);
 pl_status pl_side_run_plain(pl_side_run *run, pl_datum *const *in, pl_err *err);
 /* Records into the spool; the outputs of the plain run are always available. */
 pl_status pl_side_run_record(pl_side_run *run, pl_datum *const *in, pl_err *err);
 /* Records again and compares all metadata and hashes; sets `unstable`. */
 pl_status pl_side_run_repeat(pl_side_run *run, pl_datum *const *in, pl_err *err);
 /* For blame; `ctx` is the run. */
+/* Does a runtime of others run on a CPU with arithmetic in float16? x86 has it, too, but no runtime
+ * that adds in it was seen there. */
+bool pl_side_run_adds_f16(const pl_side_run *run);
 pl_run_data pl_side_run_data(const pl_side_run *run);
 
 #endif

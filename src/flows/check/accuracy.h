@@ -29,6 +29,7 @@ typedef struct pl_accuracy {
     bool flips;              /* quantised: a rounding difference may become a whole step */
     pl_precision precision;  /* best possible: effective precision of the model */
     pl_precision floats;     /* the same without codes, of its floats */
+    double absolute;         /* what any element may be off by (pl_value_absolute_error) */
     pl_pool *pool;
 } pl_accuracy;
 /* plumb, tol by precision, PyTorch's repro options. */
@@ -53,7 +54,8 @@ typedef struct pl_accuracy_check { /* of one output */
     double multiplier, tol;              /* the parts of `allowed`, NAN */
     double res_largest, largest_allowed; /* the same of the largest element; NAN */
     bool model_wrong, runtime_right;     /* against a recording: what is at fault */
-    bool measured; /* tensors of the same shape: acc is of the candidate against ref */
+    int64_t n_undefined; /* elements that operators leave undefined, which are not compared */
+    bool measured;       /* tensors of the same shape: acc is of the candidate against ref */
     pl_accumulators acc;
     pl_precision precision;
 } pl_accuracy_check;

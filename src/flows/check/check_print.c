@@ -8,6 +8,7 @@
 #include "flows/check/check_run.h"
 #include "flows/model_transform.h"
 #include "flows/outputs.h"
+#include "ops/bound.h"
 #include "ops/op.h"
 #include "report/session_print.h"
 #include "session/lost_calls.h"
@@ -60,7 +61,9 @@ static void fill_point(const pl_check_run *r, size_t i, pl_sync_point *p) {
         p->acc = c->acc;
         p->measured = true;
         p->pair_class = pl_accumulators_class(&p->acc);
-        p->colour = pl_metric_colour(pl_metric_find("psnr"), &p->acc, p->precision, &p->limits);
+        p->colour = pl_judge_colour(
+            pl_metric_colour(pl_metric_find("psnr"), &p->acc, p->precision, &p->limits), &p->acc,
+            pl_value_absolute_error(r->candidate.model->graph->outputs[i], PL_UNDEFINED));
     } else if (!c->same) {
         p->pair_class = PL_PAIR_STRUCTURAL;
         p->colour = PL_RED;
@@ -69,13 +72,17 @@ static void fill_point(const pl_check_run *r, size_t i, pl_sync_point *p) {
     p->facts = (pl_value_facts){ .paired = ref != NULL,
                                  .compared = c->measured,
                                  .exact = c->measured && p->pair_class == PL_PAIR_EXACT,
+                                 .undefined = c->ignored && c->n_undefined > 0,
                                  .rule = c->ignored ? PL_FACT_UNKNOWN : pl_fact_of(c->same) };
+    p->n_undefined = c->n_undefined;
     pl_verdict_decide(p);
     p->fails = ref != NULL && !c->same && !c->runtime_right;
     p->overflowed = strcmp(c->rule, "overflow") == 0;
     p->model_wrong = c->model_wrong;
     p->reason = keep(r, c->why);
-    if (c->ignored && ref != NULL)
+    if (p->facts.undefined)
+        p->reason = "every element depends on elements that an operator leaves undefined";
+    else if (c->ignored && ref != NULL)
         p->reason = "it differs, and PyTorch's same() looks at floats only; the strict check "
                     "counts it";
     if (c->ignored && ref == NULL) p->reason = keep(r, c->rule);
@@ -203,7 +210,7 @@ void pl_check_put_error(const pl_check_run *r, char *out, size_t n_out) {
     const pl_node *random = pl_random_source(output_of(r, first));
     if (random != NULL)
         pl_buf_printf(&text, "; it comes from %s '%s', which draws random numbers", random->op,
-                      random->name);
+                      pl_node_label(random));
     const pl_lost_call *lost =
         c->model_wrong ? pl_lost_calls_for(r->session, output_of(r, first)->name) : NULL;
     const char *call = lost == NULL ? NULL : pl_lost_call_describe(r->session, lost);

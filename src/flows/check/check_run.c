@@ -19,6 +19,7 @@
 #include "flows/two_sides.h"
 #include "interp/interp.h"
 #include "metric/same.h"
+#include "ops/bound.h"
 #include "ops/infer.h"
 #include "session/baseline.h"
 #include "session/verdict.h"
@@ -346,6 +347,8 @@ static void set_precision(pl_check_run *r, size_t i, size_t k) {
      * expected. */
     if (flips && !r->accuracy.flips) r->accuracy.floats = r->accuracy.precision;
     r->accuracy.flips = r->accuracy.flips || flips;
+    r->accuracy.absolute = fmax(pl_value_absolute_error(a->graph->outputs[i], PL_UNDEFINED),
+                                pl_value_absolute_error(b->graph->outputs[k], PL_UNDEFINED));
 }
 
 /* The recording is the truth; gold shows whether the model or the runtime is to blame. */
@@ -367,6 +370,29 @@ static pl_status compare_recorded(pl_check_run *r, size_t i, pl_accuracy_check *
     return PL_OK;
 }
 
+/* Nothing to compare: `rule` says why. */
+static void leave_out(pl_accuracy_check *c, const char *rule) {
+    memset(c, 0, sizeof(*c));
+    c->rule = rule;
+    c->same = c->ignored = true;
+    c->ref_error = c->res_error = c->allowed = (double)NAN;
+    c->tol = c->multiplier = (double)NAN;
+    c->res_largest = c->largest_allowed = (double)NAN;
+}
+
+/* Elements of output i that were zeros on both sides, because operators leave them undefined. */
+static int64_t count_undefined(const pl_check_run *r, size_t i) {
+    const pl_ranges *nothing =
+        pl_dont_care_of(&r->dont_care, r->candidate.model->graph->outputs[i]);
+    return nothing == NULL ? 0 : pl_ranges_count(nothing);
+}
+
+static bool is_all_undefined(const pl_check_run *r, size_t i) {
+    const pl_datum *d = r->out[i];
+    const int64_t n = count_undefined(r, i);
+    return n > 0 && d->kind == PL_TYPE_TENSOR && n >= d->tensor->n_elements;
+}
+
 static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *checks, pl_err *err) {
     *all_same = true;
     r->moves.accuracy = &r->accuracy;
@@ -381,17 +407,18 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
     for (size_t i = 0; i < r->n_out; i++) {
         const size_t k = r->of[i];
         if (k == 0 || r->ref[k - 1] == NULL || r->out[i] == NULL) {
-            memset(&checks[i], 0, sizeof(checks[i]));
-            checks[i].rule = "not in the reference";
-            checks[i].same = checks[i].ignored = true;
-            checks[i].ref_error = checks[i].res_error = checks[i].allowed = (double)NAN;
-            checks[i].tol = checks[i].multiplier = (double)NAN;
-            checks[i].res_largest = checks[i].largest_allowed = (double)NAN;
+            leave_out(&checks[i], "not in the reference");
+            continue;
+        }
+        if (is_all_undefined(r, i)) {
+            leave_out(&checks[i], "undefined");
+            checks[i].n_undefined = count_undefined(r, i);
             continue;
         }
         set_precision(r, i, k - 1);
         if (r->recording != NULL) {
             PL_TRY(compare_recorded(r, i, &checks[i], err));
+            checks[i].n_undefined = count_undefined(r, i);
             *all_same = *all_same && checks[i].same;
             continue;
         }
@@ -399,6 +426,7 @@ static pl_status compare(pl_check_run *r, bool *all_same, pl_accuracy_check *che
                                    &checks[i], err));
         PL_TRY(pl_accuracy_settle(&r->moves, k - 1, r->out[i], &checks[i], err));
         PL_TRY(pl_accuracy_bound(&r->moves, i, k - 1, r->ref[k - 1], &checks[i], err));
+        checks[i].n_undefined = count_undefined(r, i);
         *all_same = *all_same && checks[i].same;
     }
     return PL_OK;
@@ -564,6 +592,9 @@ pl_status pl_check_run_all(pl_check_run *r, pl_err *err) {
     if (judged && r->recording != NULL) PL_TRY(read_recording(r, err));
     if (judged && r->recording == NULL) PL_TRY(run_reference(r, err));
     if (judged && !over(r)) PL_TRY(run_gold(r, err));
+    if (judged && !over(r))
+        PL_TRY(pl_dont_care_find(r->candidate.model, r->candidate.in, r->options->run->threads,
+                                 &r->dont_care, err));
     if (!over(r)) PL_TRY(run_candidate(r, err));
     PL_TRY(pl_check_fill_session(r, err));
     if (judged) PL_TRY(apply_baseline(r, err));
@@ -605,6 +636,7 @@ void pl_check_run_release(pl_check_run *r) {
     pl_free(r->files);
     pl_free(r->of);
     pl_free(r->checks);
+    pl_dont_care_release(&r->dont_care);
     pl_prepared_release(&r->candidate);
     pl_session_free(r->session);
 }

@@ -9,6 +9,7 @@
 #include "flows/api.h"
 #include "flows/check/accuracy.h"
 #include "flows/prepare.h"
+#include "interp/dont_care.h"
 #include "session/session.h"
 #include "store/recording.h"
 
@@ -31,6 +32,7 @@ typedef struct pl_check_run {
     pl_accuracy accuracy;
     pl_datum **ref, **gold;  /* by output of the reference; NULL entries = not known */
     pl_accuracy_moves moves; /* the second check at what failed */
+    pl_dont_care dont_care;  /* of the candidate's model */
     bool on_cpu;             /* the candidate has no device of its own */
     pl_datum **out;          /* by output of the candidate, of its last run */
     pl_accuracy_check *checks;

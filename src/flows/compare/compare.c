@@ -17,7 +17,9 @@
 #include "flows/analyze/quant_answer.h"
 #include "flows/compare/compare_blame.h"
 #include "flows/compare/compare_pieces.h"
+#include "flows/compare/compare_routing.h"
 #include "flows/compare/compare_side.h"
+#include "flows/compare/compare_weights.h"
 #include "flows/provenance.h"
 #include "flows/two_sides.h"
 #include "metric/same.h"
@@ -152,6 +154,16 @@ static pl_status record_side(comparison *c, int i, pl_err *err) {
     return pl_compare_side_record(&c->side[i], &record, c->side[1 - i].recording, &c->notes, err);
 }
 
+static pl_status take_weights(comparison *c, pl_err *err) {
+    const char *path = c->options->weights;
+    const int i = c->side[0].is_model ? 0 : 1;
+    if (path == NULL) return PL_OK;
+    if (!c->has_map) PL_TRY(pl_pair_map_new(&c->map, err));
+    c->has_map = true;
+    c->sync.pair.map = &c->map;
+    return pl_compare_take_weights(&c->side[i], i, path, &c->map, &c->notes, err);
+}
+
 /* Rejects options for running a model if there is no model to run. */
 static pl_status check_options(const comparison *c, pl_err *err) {
     const plumb_compare_options *o = c->options;
@@ -160,12 +172,15 @@ static pl_status check_options(const comparison *c, pl_err *err) {
     const char *unused = NULL;
     if (o->reference != NULL && !(c->side[0].is_model && c->side[1].is_model))
         return pl_fail(err, PL_E_USAGE, "option 'reference' requires a model on both sides");
+    if (o->weights != NULL && c->side[0].is_model == c->side[1].is_model)
+        return pl_fail(err, PL_E_USAGE, "option 'weights' requires a recording and a model");
     if (one) return PL_OK;
     if (in->n_files + in->n_samples > 0) unused = "input";
     if (in->n_sets > 0) unused = "inputs";
     if (in->n_dims > 0) unused = "dim";
     if (in->n_ranges > 0) unused = "range";
     if (in->fill != PLUMB_FILL_RANDOM) unused = "fill";
+    if (in->seed != 0) unused = "seed";
     if (o->backend != NULL) unused = "backend";
     if (unused == NULL) return PL_OK;
     return pl_fail(err, PL_E_USAGE, "option '%s' requires a model; A and B are recordings", unused);
@@ -209,6 +224,7 @@ static pl_status open_sides(comparison *c, const char *a, const char *b, pl_err 
     PL_TRY(timed(c, "open", err));
     PL_TRY(check_options(c, err));
     PL_TRY(check_sides(c, err));
+    PL_TRY(take_weights(c, err));
     for (int i = 0; i < 2; i++)
         if (c->side[i].is_model) PL_TRY(record_side(c, i, err));
     if (c->side[0].is_model || c->side[1].is_model) PL_TRY(timed(c, "record", err));
@@ -289,9 +305,13 @@ static pl_status apply_baseline(comparison *c, pl_err *err) {
 static pl_status replay(comparison *c, pl_err *err) {
     const pl_session *s = c->session;
     size_t n_bad = 0;
+    PL_TRY(pl_compare_routing(c->side, c->session, err));
     for (size_t i = 0; i < s->n_points; i++)
         n_bad += pl_sync_point_is_bad(&s->points[i]) && !s->points[i].is_input;
-    if (n_bad == 0 || (!c->side[0].is_model && !c->side[1].is_model)) return PL_OK;
+    /* Rounding to 8 bits has a wide tolerance; what is left with the engine's own weights has not.
+     */
+    if (n_bad == 0 && c->options->weights == NULL) return PL_OK;
+    if (!c->side[0].is_model && !c->side[1].is_model) return PL_OK;
     return pl_compare_blame(c->side, c->side[0].is_model ? 0 : 1, c->pool, c->options->inputs->seed,
                             &c->progress, c->session, &c->notes, err);
 }
@@ -431,17 +451,18 @@ static pl_status pack(comparison *c, int i, pl_err *err) {
 }
 
 static pl_status write_session(comparison *c, pl_err *err) {
+    const bool whole = c->options->pack != 0;
     if (c->folder == NULL) return PL_OK;
     for (int i = 0; i < 2; i++) {
         if (c->options->pack || c->side[i].is_model) PL_TRY(pack(c, i, err));
     }
     for (int i = 0; i < 2; i++) {
         if (!c->side[i].is_model) continue;
-        PL_TRY(pl_session_folder_put_model(c->folder, c->side[i].model->model, err));
+        PL_TRY(pl_session_folder_put_model(c->folder, c->side[i].model->model, whole, err));
         break;
     }
     if (c->side[0].is_model && c->side[1].is_model)
-        PL_TRY(pl_session_folder_put_reference(c->folder, c->side[1].model->model, err));
+        PL_TRY(pl_session_folder_put_reference(c->folder, c->side[1].model->model, whole, err));
     pl_session_folder *folder = c->folder;
     c->folder = NULL;
     return pl_session_folder_commit_take(folder, c->session, err);

@@ -12,8 +12,10 @@
 
 typedef struct run_records {
     const pl_recording *recording;
-    const pl_record **of; /* by value id */
-    const pl_side **as;   /* by value id: the shape to give it; NULL = its own */
+    const pl_recording *exact; /* of the model's own run */
+    const pl_record **of;      /* by value id */
+    const pl_side **as;        /* by value id: the shape to give it; NULL = its own */
+    bool *is_exact;            /* by value id: taken from the model's own run */
 } run_records;
 
 typedef struct replaying {
@@ -37,7 +39,8 @@ static pl_status get(void *ctx, const pl_value *value, pl_datum **out, pl_err *e
     const run_records *r = ctx;
     const pl_side *as = r->as[value->id];
     pl_tensor *dense = NULL, *shaped = NULL;
-    PL_TRY(pl_recording_read_datum(r->recording, r->of[value->id], out, err));
+    const pl_recording *rec = r->is_exact[value->id] ? r->exact : r->recording;
+    PL_TRY(pl_recording_read_datum(rec, r->of[value->id], out, err));
     if (as == NULL || (*out)->kind != PL_TYPE_TENSOR) return PL_OK;
     pl_status st = pl_tensor_contiguous((*out)->tensor, &dense, err);
     if (st == PL_OK) st = pl_tensor_reshape(dense, as->rank, as->dims, &shaped, err);
@@ -59,6 +62,45 @@ static bool usable(const pl_sync_point *p, const pl_record *r, const pl_value *v
            v->type->dtype == r->dtype;
 }
 
+/* Does it follow from integer inputs by integer operations: lengths, positions, shapes? */
+static bool is_counted(const pl_node *node, const bool *counted) {
+    for (uint32_t i = 0; i < node->n_out; i++) {
+        const pl_type *t = node->out[i] == NULL ? NULL : node->out[i]->type;
+        if (node->out[i] == NULL) continue;
+        if (t == NULL || t->kind != PL_TYPE_TENSOR || !pl_dtype_is_integer(t->dtype)) return false;
+    }
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        const pl_value *v = node->in[i];
+        if (v == NULL || v->init != NULL) continue;
+        const bool input = v->is_input && v->type != NULL && v->type->kind == PL_TYPE_TENSOR &&
+                           pl_dtype_is_integer(v->type->dtype);
+        if (!input && !counted[v->id]) return false;
+    }
+    return !pl_node_has_body(node);
+}
+
+/* Another engine has no lengths and positions of its own in the recording; what follows from the
+ * inputs in integers is the same there, and nothing to blame. */
+static void add_exact(replaying *x) {
+    const pl_graph *graph = x->model->graph;
+    run_records *other = &x->runs[1 - x->of];
+    bool *counted = other->is_exact;
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        if (!is_counted(node, counted)) continue;
+        for (uint32_t k = 0; k < node->n_out; k++)
+            if (node->out[k] != NULL) counted[node->out[k]->id] = true;
+    }
+    for (size_t i = 0; i < graph->n_values; i++) {
+        const pl_value *v = graph->values[i];
+        const pl_record *r = counted[v->id] && other->of[v->id] == NULL
+                                 ? pl_recording_find(other->exact, v->name)
+                                 : NULL;
+        counted[v->id] = r != NULL && r->has_data;
+        if (counted[v->id]) other->of[v->id] = r;
+    }
+}
+
 static pl_status map_values(replaying *x, pl_err *err) {
     const size_t n = (size_t)x->model->n_values + 1;
     const pl_session *s = x->session;
@@ -67,9 +109,12 @@ static pl_status map_values(replaying *x, pl_err *err) {
         x->runs[i].recording = x->sides[i].recording;
         x->runs[i].of = pl_calloc(n, sizeof *x->runs[i].of);
         x->runs[i].as = pl_calloc(n, sizeof *x->runs[i].as);
+        x->runs[i].is_exact = pl_calloc(n, sizeof *x->runs[i].is_exact);
+        x->runs[i].exact = x->sides[x->of].recording;
     }
     if (x->value == NULL || x->runs[0].of == NULL || x->runs[1].of == NULL ||
-        x->runs[0].as == NULL || x->runs[1].as == NULL)
+        x->runs[0].as == NULL || x->runs[1].as == NULL || x->runs[0].is_exact == NULL ||
+        x->runs[1].is_exact == NULL)
         return pl_fail_memory(err, n);
     for (size_t k = 0; k < s->n_points; k++) {
         const pl_sync_point *p = &s->points[k];
@@ -85,6 +130,7 @@ static pl_status map_values(replaying *x, pl_err *err) {
             if (is_flat(p) && i != x->of) x->runs[i].as[v->id] = x->of == 0 ? &p->a : &p->b;
         }
     }
+    add_exact(x);
     return PL_OK;
 }
 
@@ -167,6 +213,8 @@ static void release(replaying *x) {
     pl_free((void *)x->runs[1].of);
     pl_free((void *)x->runs[0].as);
     pl_free((void *)x->runs[1].as);
+    pl_free(x->runs[0].is_exact);
+    pl_free(x->runs[1].is_exact);
     if (x->has_blame) pl_blame_release(&x->blame);
 }
 

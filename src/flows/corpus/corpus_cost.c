@@ -41,7 +41,7 @@ static pl_status add_graph(void *ctx, pl_graph *graph, pl_err *err) {
         const double a = node->n_in > 0 ? size_of(node->in[0]) : 0;
         const double b = node->n_in > 1 ? size_of(node->in[1]) : 0;
         const double c = node->n_out > 0 ? size_of(node->out[0]) : 0;
-        *us += NODE_US + (a + b + c) * ns_per_element / 1e3;
+        *us += (double)NODE_US + (a + b + c) * ns_per_element / 1e3;
         if (a > 0 && b > 0 && c > 0) *us += sqrt(a) * sqrt(b) * sqrt(c) * ns_per_multiply / 1e3;
         PL_TRY(pl_node_each_body(node, add_graph, ctx, err));
     }

@@ -15,7 +15,7 @@
 #include "flows/check/accuracy.h"
 #include "flows/steps/steps.h"
 
-enum { PADDING = 3 };
+enum { PADDING = 3, ROOM = 5 };
 
 /* How values of the longer run ("whole") relate to those of the shorter one ("part"). */
 typedef struct leg_map {
@@ -352,6 +352,95 @@ static pl_status check_left_padding(pl_steps *s, pl_self_check *c, double factor
     return PL_OK;
 }
 
+/* A state with unused places at the end of its longest axis that grows, as in a buffer that is
+ * written in place. *grown stays false where no axis has the length of what was seen. */
+static pl_status with_room(const pl_datum *d, int64_t total, int64_t room, pl_datum **out,
+                           bool *grown, pl_err *err) {
+    const pl_tensor *t = d->kind == PL_TYPE_TENSOR ? d->tensor : NULL;
+    pl_tensor *wide = NULL, *view = NULL;
+    int axis = -1;
+    int64_t dims[PL_RANK_MAX];
+    for (int i = 0; t != NULL && i < t->rank; i++)
+        if (t->dims[i] == total && i == t->rank - 2) axis = i;
+    *grown = axis >= 0;
+    if (!*grown) return PL_OK;
+    memcpy(dims, t->dims, (size_t)t->rank * sizeof(*dims));
+    dims[axis] += room;
+    PL_TRY(pl_tensor_new_zero(t->dtype, t->rank, dims, &wide, err));
+    const size_t size = pl_dtype_bytes(t->dtype);
+    pl_status st = pl_tensor_contiguous(t, &view, err);
+    const int64_t row = t->dims[t->rank - 1] * total;
+    const int64_t n_rows = row == 0 ? 0 : t->n_elements / row;
+    for (int64_t i = 0; i < n_rows && st == PL_OK; i++)
+        memcpy((char *)wide->data + (size_t)(i * (row + room * t->dims[t->rank - 1])) * size,
+               (const char *)view->data + (size_t)(i * row) * size, (size_t)row * size);
+    pl_tensor_unref(view);
+    if (st == PL_OK) return pl_datum_of_tensor_take(wide, out, err);
+    pl_tensor_unref(wide);
+    return st;
+}
+
+/* Gives all states room; false when the model's own shapes tell that it appends instead. */
+static pl_status give_room(pl_steps *s, int64_t total, bool *all, pl_err *err) {
+    *all = true;
+    for (size_t i = 0; i < s->a.model->graph->n_inputs && *all; i++) {
+        pl_datum *wide = NULL;
+        if (s->a.state[i] == NULL) continue;
+        PL_TRY(with_room(s->a.state[i], total, ROOM, &wide, all, err));
+        if (wide == NULL) continue;
+        pl_datum_unref(s->a.state[i]);
+        s->a.state[i] = wide;
+    }
+    return PL_OK;
+}
+
+/* Did it write into the room, as outputs of that length show? Others append behind it. */
+static bool wrote_into_room(const pl_steps *s, const leg *l, int64_t total) {
+    for (size_t i = 0; i < s->a.model->graph->n_outputs; i++) {
+        const pl_datum *d = l->out[i];
+        if (!s->a.feed.is_state[i] || d == NULL || d->kind != PL_TYPE_TENSOR) continue;
+        const pl_tensor *t = d->tensor;
+        if (t->rank < 2 || t->dims[t->rank - 2] != total) return false;
+    }
+    return true;
+}
+
+/* The next token on a cache that is copied and grows, against one with room that is written in
+ * place. */
+static pl_status check_cache(pl_steps *s, pl_self_check *c, double factor, pl_err *err) {
+    leg prompt = { .in = NULL }, whole = { .in = NULL }, part = { .in = NULL };
+    const int64_t n = (int64_t)s->n_prompt;
+    bool open = true;
+    if (s->a.feed.n_states == 0 || !has_rule(s, "mask")) {
+        skip(c, "no state, or no input that tells how much of it is used");
+        return PL_OK;
+    }
+    pl_feed_window w = prompt_window(s, 0, s->n_prompt);
+    pl_side_drop_state(&s->a);
+    pl_status st = leg_run(s, &w, 0, &prompt, err);
+    w = (pl_feed_window){ .tokens = s->tokens, .batch = 1, .n = 1, .past = n };
+    if (st == PL_OK) st = leg_run(s, &w, 1, &part, err);
+    pl_side_drop_state(&s->a);
+    w = prompt_window(s, 0, s->n_prompt);
+    if (st == PL_OK) st = leg_run(s, &w, 0, &prompt, err);
+    if (st == PL_OK) st = give_room(s, n, &open, err);
+    w = (pl_feed_window){ .tokens = s->tokens, .batch = 1, .n = 1, .past = n };
+    if (st == PL_OK && open) st = leg_run(s, &w, 1, &whole, err);
+    open = open && st == PL_OK && wrote_into_room(s, &whole, n + ROOM);
+    if (st == PL_OK && open) {
+        leg_map m = map_of(&whole, &part, 0, 0);
+        m.whole_total = n + ROOM;
+        st = check_legs(s, c, &whole, &part, &m, factor, "cache in place", err);
+    } else if (st == PL_OK || st == PL_E_INVALID || st == PL_E_BACKEND) {
+        skip(c, "the model appends to its cache: there is no room to write into");
+        st = PL_OK;
+    }
+    leg_release(s, &prompt);
+    leg_release(s, &whole);
+    leg_release(s, &part);
+    return st;
+}
+
 /* The factor applies to what the precision explains for one value of two correct runs; here sums
  * are in another order from the first layer on. */
 typedef struct self_test_row {
@@ -361,11 +450,9 @@ typedef struct self_test_row {
     pl_status (*check)(pl_steps *s, pl_self_check *c, double factor, pl_err *err);
 } self_test_row;
 static const self_test_row self_tests[] = {
-    { "prefill", 4, true, check_prefill },
-    { "chunks", 4, true, check_chunks },
-    { "batch", 4, true, check_batch },
-    { "padding", 4, true, check_padding },
-    { "left-padding", 4, false, check_left_padding },
+    { "prefill", 4, true, check_prefill }, { "chunks", 4, true, check_chunks },
+    { "batch", 4, true, check_batch },     { "padding", 4, true, check_padding },
+    { "cache", 4, true, check_cache },     { "left-padding", 4, false, check_left_padding },
 };
 enum { N_SELF_TESTS = sizeof(self_tests) / sizeof(*self_tests) };
 
@@ -395,7 +482,7 @@ static pl_status check_names(const char *list, pl_err *err) {
         if (!known)
             return pl_fail(err, PL_E_USAGE,
                            "no self-test '%.*s'; available: all, prefill, chunks, batch, padding, "
-                           "left-padding",
+                           "cache, left-padding",
                            (int)(k > 100 ? 100 : k), at);
         at += k + (at[k] == ',');
     }

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "flows/steps/steps.h"
+#include "session/routing.h"
 
 enum { MAX_LAYERS = 4096, MAX_ROWS = 40 };
 
@@ -98,6 +99,7 @@ static void put_analysis(const pl_step_analysis *x, pl_json *j) {
     for (size_t i = 0; i < x->session->n_blame && i < most; i++)
         put_blame(&x->session->blame[i], j);
     pl_json_array_end(j);
+    pl_routing_put_json(x->session->routing, j);
     pl_json_key(j, "layers");
     pl_json_array_begin(j);
     for (size_t i = 0; i < n; i++) {
@@ -269,6 +271,15 @@ static void put_layers(const pl_steps *s, pl_buf *out) {
     }
 }
 
+static void put_routing(const pl_steps *s, pl_buf *out) {
+    for (size_t i = 0; i < s->n_analyses; i++) {
+        const pl_routing *r = s->analyses[i].session->routing;
+        if (r == NULL || r->rows == 0) continue;
+        pl_buf_printf(out, "  step %zu:\n", s->analyses[i].step);
+        pl_routing_put_text(r, out);
+    }
+}
+
 static void put_text_tests(const pl_steps *s, pl_buf *out) {
     for (size_t i = 0; i < s->n_checks; i++) {
         const pl_self_check *c = &s->checks[i];
@@ -306,6 +317,7 @@ static void put_text(const pl_steps *s, pl_buf *out) {
                       pl_steps_perplexity(s, PL_LOGIT_nll_reference));
     if (s->n_steps > 0) put_table(s, out);
     put_layers(s, out);
+    put_routing(s, out);
     if (s->feed_folder != NULL) pl_buf_printf(out, "feed: %s\n", s->feed_folder);
 }
 

@@ -15,6 +15,8 @@
 enum { BLOCKS = 64, VECTOR_COLS = 512, CODE_COLS = 16 };
 /* A panel is filled FILL_K rows at a time; codes are unpacked in parts of a block. */
 enum { FILL_K = 128, PART = 32, PARTS_MAX = FILL_K / 8 + 2, FILL_ROOM = FILL_K + 2 * PART };
+/* Blocks that rows of a block of k may touch. */
+enum { BLOCKS_MAX = PL_GEMM_KC / PL_CODE_PART + 2 };
 
 static const pl_stored_table *table_get(void) {
     return PL_TABLE_OF(pl_cpu_isa(), pl_stored_table);
@@ -81,12 +83,68 @@ static void widen(const pl_stored *s, int64_t at, int64_t n, pl_f32 *to) {
         v->bf16_to_f32(from, to, (size_t)n);
 }
 
+/* Scales and zeros of some blocks of a full panel: those of block i at i * stride, by column. */
+static void panel_numbers(const pl_stored *s, int64_t at, int64_t stride, int64_t first, int64_t n,
+                          pl_f32 *scales, pl_f32 *zeros) {
+    const pl_gemm_table *t = pl_gemm_table_get();
+    if (s->zeros == NULL && s->scale_dtype == PL_F32) {
+        t->pack_b_f32((const pl_f32 *)s->scales + at * s->n_blocks + first, 1, s->n_blocks, n,
+                      stride, NULL, scales);
+        for (int64_t i = 0; i < n * stride; i++)
+            zeros[i] = 8;
+        return;
+    }
+    float scale[PL_GEMM_NR_MAX * BLOCKS_MAX], zero[PL_GEMM_NR_MAX * BLOCKS_MAX];
+    for (int64_t j = 0; j < stride; j++)
+        pl_stored_numbers(s, at + j, first, n, scale + j * BLOCKS_MAX, zero + j * BLOCKS_MAX);
+    t->pack_b_f32((const pl_f32 *)scale, 1, BLOCKS_MAX, n, stride, NULL, scales);
+    t->pack_b_f32((const pl_f32 *)zero, 1, BLOCKS_MAX, n, stride, NULL, zeros);
+}
+
+/* A full panel of columns from their codes; parts that begin or end outside of it go by way of
+ * `piece`. */
+static void fill_codes(const pl_stored *s, int64_t k0, int64_t len, int64_t at, int64_t stride,
+                       pl_f32 *to) {
+    const int64_t first = k0 / s->block, last = (k0 + len - 1) / s->block;
+    pl_f32 scales[PL_GEMM_NR_MAX * BLOCKS_MAX], zeros[PL_GEMM_NR_MAX * BLOCKS_MAX];
+    pl_f32 piece[PL_GEMM_NR_MAX * PL_CODE_PART];
+    panel_numbers(s, at, stride, first, last - first + 1, scales, zeros);
+    const int64_t column = s->n_blocks * s->block / 2, end = k0 + len;
+    for (int64_t k = k0, n; k < end; k += n, to += n * stride) {
+        const int64_t part = k / PL_CODE_PART * PL_CODE_PART, block = k / s->block;
+        const int64_t whole =
+            pl_i64_min(end, (block + 1) * s->block) / PL_CODE_PART - part / PL_CODE_PART;
+        const pl_u8 *codes = (const pl_u8 *)s->b + at * column + part / 2;
+        const float *scale = (const float *)scales + (block - first) * stride;
+        const float *zero = (const float *)zeros + (block - first) * stride;
+        if (k == part && whole > 0) {
+            n = whole * PL_CODE_PART;
+            table_get()->pack_q4(codes, column, scale, zero, whole, to);
+            continue;
+        }
+        n = pl_i64_min(part + PL_CODE_PART, end) - k;
+        table_get()->pack_q4(codes, column, scale, zero, 1, piece);
+        memcpy(to, piece + (k - part) * stride, (size_t)(n * stride) * sizeof(*to));
+    }
+}
+
 /* pl_gemm_fill_f32 */
 static void fill(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n, int64_t stride,
                  pl_f32 *to, const pl_f32 **base, const int64_t **taps) {
     const pl_stored *s = ctx;
     (void)base;
     (void)taps;
+    if (s->kind == PL_STORED_CODES && n == stride && table_get()->pack_q4 != NULL &&
+        s->block % PL_CODE_PART == 0) {
+        fill_codes(s, k0, len, at, stride, to);
+        return;
+    }
+    if (s->kind != PL_STORED_CODES && !s->trans_b && n == stride) {
+        const pl_u16 *b = (const pl_u16 *)s->b + k0 * s->ldb + at;
+        (s->kind == PL_STORED_F16 ? table_get()->pack_f16 : table_get()->pack_bf16)(b, s->ldb, len,
+                                                                                    to);
+        return;
+    }
     if (s->kind != PL_STORED_CODES && !s->trans_b) {
         for (int64_t k = 0; k < len; k++) {
             widen(s, (k0 + k) * s->ldb + at, n, to + k * stride);
@@ -109,6 +167,15 @@ static void fill(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n
     }
 }
 
+static void fetch(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n) {
+    const pl_stored *s = ctx;
+    for (int64_t k = 0; k < len; k++) {
+        const char *row = (const char *)((const pl_u16 *)s->b + (k0 + k) * s->ldb + at);
+        for (int64_t i = 0; i < n * (int64_t)sizeof(pl_u16); i += 64)
+            __builtin_prefetch(row + i, 0, 3);
+    }
+}
+
 static pl_status blocked(pl_pool *pool, int64_t m, int64_t n, int64_t k, float alpha,
                          const pl_f32 *a, int64_t lda, const pl_stored *b, pl_f32 *c, pl_err *err) {
     const pl_gemm_job_f32 job = { .m = m,
@@ -118,6 +185,8 @@ static pl_status blocked(pl_pool *pool, int64_t m, int64_t n, int64_t k, float a
                                   .a_rs = lda,
                                   .a_cs = 1,
                                   .b_fill = fill,
+                                  .b_fetch =
+                                      b->kind != PL_STORED_CODES && !b->trans_b ? fetch : NULL,
                                   .fill_ctx = b,
                                   .c = c,
                                   .ldc = n,

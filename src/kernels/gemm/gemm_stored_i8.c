@@ -2,6 +2,7 @@
  * by column, with more by panels of columns that are unpacked once for all rows. */
 #include <math.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -120,16 +121,32 @@ static void add_to(pl_f32 *c, const float *y, int64_t n, bool first) {
         c[i] = first ? y[i] : c[i] + y[i];
 }
 
+/* Scales that the file has as they are needed: a float for each part, whole steps, zeros of 8. */
+static bool reads_scales(const job *j) {
+    const pl_stored *b = j->b;
+    return b->scale_dtype == PL_F32 && b->zeros == NULL && b->block == PL_CODE_PART &&
+           j->all * PL_CODE_PART % PL_CODE_STEP_MAX == 0 &&
+           (uintptr_t)b->scales % sizeof(float) == 0;
+}
+
 static void dots_range(void *ctx, int64_t begin, int64_t end) {
     const job *j = ctx;
+    const bool direct = reads_scales(j);
+    float scales[DOTS_PARTS + 4], zeros[DOTS_PARTS + 4], y[PL_CODE_ROWS];
+    for (int64_t i = 0; direct && i < DOTS_PARTS + 4; i++)
+        zeros[i] = 8;
     for (int64_t col = begin; col < end; col++) {
         for (int64_t at = 0; at < j->all; at += DOTS_PARTS) {
-            float scales[DOTS_PARTS + 4], zeros[DOTS_PARTS + 4], y[PL_CODE_ROWS];
             const int64_t n = pl_i64_min(DOTS_PARTS, j->all - at);
-            numbers(j->b, col, at, n, scales, zeros, 1);
-            for (int64_t i = n; i < n + 4; i++)
-                scales[i] = zeros[i] = 0;
-            const pl_codes b = { codes_at(j->b, col, at), scales, zeros, PL_CODE_PART, n };
+            const float *scale = scales;
+            if (direct) {
+                scale = (const float *)j->b->scales + col * j->all + at;
+            } else {
+                numbers(j->b, col, at, n, scales, zeros, 1);
+                for (int64_t i = n; i < n + 4; i++)
+                    scales[i] = zeros[i] = 0;
+            }
+            const pl_codes b = { codes_at(j->b, col, at), scale, zeros, PL_CODE_PART, n };
             const pl_codes_a a = rows_of(j, 0, at);
             j->dots(&b, &a, (int)j->m, y);
             for (int64_t row = 0; row < j->m; row++)

@@ -24,6 +24,7 @@
 #endif
 #define ACC_MAX (2 * MR)
 enum { CHAIN_ROWS = 4 };
+enum { TILE_AHEAD = 8, PACK_AHEAD = 16 }; /* rows of B that are fetched before they are read */
 
 #if PL_SIMD_AVX512
 /* Loads the first n lanes. */

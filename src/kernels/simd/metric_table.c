@@ -136,19 +136,21 @@ INLINE bool block_narrow(narrow kind, const char *a, const char *r, size_t n, do
     return true;
 }
 
-#if PL_SIMD_AVX512
+#if PL_SIMD_AVX512 || PL_SIMD_AVX2
 static bool block_f16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
     return block_half(HALF_F16, a, r, n, floor, out);
 }
 static bool block_bf16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
     return block_half(HALF_BF16, a, r, n, floor, out);
 }
+#if PL_SIMD_AVX512
 static bool block_bf16_dot(const void *a, const void *r, size_t n, double floor,
                            pl_metric_block *out) {
     if (floor < (double)FLT_MIN)
         return block_bf16(a, r, n, floor, out); /* quotients involve subnormals */
     return block_half(HALF_BF16_DOT, a, r, n, floor, out);
 }
+#endif
 #else
 static bool block_f16(const void *a, const void *r, size_t n, double floor, pl_metric_block *out) {
     return block_narrow(NARROW_F16, a, r, n, floor, out);

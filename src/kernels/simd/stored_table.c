@@ -4,8 +4,11 @@
 #include "kernels/simd/half.h"
 #include "kernels/simd/simd.h"
 
-/* AVX2 or AVX-512; NEON takes the plain loops, whose vectors have four lanes, too. */
+/* AVX2 or AVX-512. Half floats and f32 times codes are on NEON the plain loops, whose vectors have
+ * four lanes, too. */
 #define WIDE_X86 (PL_SIMD_FMA && !PL_SIMD_NEON)
+
+enum { PACK_AHEAD = 32 }; /* rows of B that are fetched before they are read */
 
 /* ---- half floats ---- */
 
@@ -118,13 +121,26 @@ static inline pair values_of(const block_of *b, const pl_u8 *codes) {
 }
 #endif
 
+/* Halves are added until one lane is left, in this order on every instruction set of that width. */
 static inline float sum_of(pl_vf v) {
+#if PL_SIMD_AVX512 || PL_SIMD_AVX2
+#if PL_SIMD_AVX512
+    const __m256d high = _mm512_extractf64x4_pd((__m512d)v, 1);
+    const __m256 eight = _mm512_castps512_ps256((__m512)v) + _mm256_castpd_ps(high);
+#else
+    const __m256 eight = (__m256)v;
+#endif
+    const __m128 four = _mm256_castps256_ps128(eight) + _mm256_extractf128_ps(eight, 1);
+    const __m128 two = four + _mm_movehl_ps(four, four);
+    return two[0] + two[1];
+#else
     float lane[PL_VF];
     pl_vf_store(lane, v);
     for (int half = PL_VF / 2; half >= 1; half /= 2)
         for (int j = 0; j < half; j++)
             lane[j] += lane[j + half];
     return lane[0];
+#endif
 }
 
 /* Two sets of sums in turn hide the latency. */
@@ -189,9 +205,82 @@ static void unpack_q4(const pl_codes *b, pl_f32 *to) {
     }
 }
 
-/* ---- A in 8 bits ---- */
+/* ---- codes of 4 bits into panels ---- */
 
 #if WIDE_X86
+/* Word q of a part of PL_VF columns, eight codes each: column i in lane i. */
+static inline void part_words(const pl_u8 *codes, int64_t stride, pl_vi *w) {
+#if PL_SIMD_AVX512
+    __m512i r[4];
+    PL_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const pl_u8 *at = codes + i * stride;
+        r[i] = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i_u *)(const void *)at));
+        r[i] = _mm512_inserti32x4(
+            r[i], _mm_loadu_si128((const __m128i_u *)(const void *)(at + 4 * stride)), 1);
+        r[i] = _mm512_inserti32x4(
+            r[i], _mm_loadu_si128((const __m128i_u *)(const void *)(at + 8 * stride)), 2);
+        r[i] = _mm512_inserti32x4(
+            r[i], _mm_loadu_si128((const __m128i_u *)(const void *)(at + 12 * stride)), 3);
+    }
+    const __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpacklo_epi32(r[2], r[3]);
+    const __m512i c = _mm512_unpackhi_epi32(r[0], r[1]), d = _mm512_unpackhi_epi32(r[2], r[3]);
+    w[0] = (pl_vi)_mm512_unpacklo_epi64(a, b);
+    w[1] = (pl_vi)_mm512_unpackhi_epi64(a, b);
+    w[2] = (pl_vi)_mm512_unpacklo_epi64(c, d);
+    w[3] = (pl_vi)_mm512_unpackhi_epi64(c, d);
+#else
+    __m256i r[4];
+    PL_UNROLL
+    for (int i = 0; i < 4; i++) {
+        const pl_u8 *at = codes + i * stride;
+        r[i] = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i_u *)(const void *)at));
+        r[i] = _mm256_inserti128_si256(
+            r[i], _mm_loadu_si128((const __m128i_u *)(const void *)(at + 4 * stride)), 1);
+    }
+    const __m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpacklo_epi32(r[2], r[3]);
+    const __m256i c = _mm256_unpackhi_epi32(r[0], r[1]), d = _mm256_unpackhi_epi32(r[2], r[3]);
+    w[0] = (pl_vi)_mm256_unpacklo_epi64(a, b);
+    w[1] = (pl_vi)_mm256_unpackhi_epi64(a, b);
+    w[2] = (pl_vi)_mm256_unpacklo_epi64(c, d);
+    w[3] = (pl_vi)_mm256_unpackhi_epi64(c, d);
+#endif
+}
+
+/* Code i of each word. */
+static inline pl_vf codes_of(pl_vi w, const int i) {
+#if PL_SIMD_AVX512
+    const pl_vf codes = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    /* the permutation looks at the low 4 bits of a lane only */
+    return (pl_vf)_mm512_permutexvar_ps(_mm512_srli_epi32((__m512i)w, 4 * (unsigned)i),
+                                        (__m512)codes);
+#else
+    return __builtin_convertvector((w >> 4 * i) & 15, pl_vf);
+#endif
+}
+
+static void pack_q4(const pl_u8 *codes, int64_t stride, const float *scales, const float *zeros,
+                    int64_t n_parts, pl_f32 *to) {
+    enum { NR = 2 * PL_VF };
+    for (int half = 0; half < 2; half++) {
+        const pl_vf scale = pl_vf_load((const pl_f32 *)scales + half * PL_VF);
+        const pl_vf zero = pl_vf_load((const pl_f32 *)zeros + half * PL_VF);
+        const pl_u8 *from = codes + half * PL_VF * stride;
+        pl_f32 *y = to + half * PL_VF;
+        for (int64_t part = 0; part < n_parts; part++, from += PL_CODE_PART / 2) {
+            pl_vi w[4];
+            part_words(from, stride, w);
+            PL_UNROLL
+            for (int i = 0; i < PL_CODE_PART; i++, y += NR)
+                pl_vf_store(y, (codes_of(w[i / 8], i % 8) - zero) * scale);
+        }
+    }
+}
+#endif
+
+/* ---- A in 8 bits ---- */
+
+#if PL_SIMD_FMA
 enum { STEP_I8 = 2 * PL_VB, STEP_PARTS = STEP_I8 / PL_CODE_PART };
 
 /* A number for each part, in the four lanes of the part. */
@@ -199,6 +288,8 @@ static inline pl_vf spread(const float *parts) {
 #if PL_SIMD_AVX512
     const __m512i lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     return (pl_vf)_mm512_permutexvar_ps(lanes, _mm512_castps128_ps512(_mm_loadu_ps(parts)));
+#elif PL_SIMD_NEON
+    return pl_vf_set(*parts);
 #else
     const __m256i lanes = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
     const __m128 two = _mm_castpd_ps(_mm_load_sd((const double *)(const void *)parts));
@@ -216,12 +307,23 @@ static inline bytes_pair bytes_of(const pl_u8 *codes) {
     return (bytes_pair){ w & 0x0f0f0f0f, (w >> 4) & 0x0f0f0f0f };
 }
 
+#if PL_SIMD_NEON
+/* Products of 16 codes and 16 elements, two of them added to each of 8 sums. */
+static inline int16x8_t pairs_of(pl_vi codes, pl_vi a) {
+    const int8x16_t x = (int8x16_t)codes, y = (int8x16_t)a;
+    return vpaddq_s16(vmull_s8(vget_low_s8(x), vget_low_s8(y)), vmull_high_s8(x, y));
+}
+#endif
+
 /* Sums of 8 products in each lane. Codes are at most 15: four products fit 16 bits. */
 static inline pl_vi octets(bytes_pair codes, pl_vi even, pl_vi odd) {
 #if PL_SIMD_AVX512
     const __m512i one = _mm512_maddubs_epi16((__m512i)codes.even, (__m512i)even);
     const __m512i two = _mm512_maddubs_epi16((__m512i)codes.odd, (__m512i)odd);
     return (pl_vi)_mm512_madd_epi16(_mm512_add_epi16(one, two), _mm512_set1_epi16(1));
+#elif PL_SIMD_NEON
+    const int16x8_t pairs = vaddq_s16(pairs_of(codes.even, even), pairs_of(codes.odd, odd));
+    return (pl_vi)vpaddlq_s16(pairs);
 #else
     const __m256i one = _mm256_maddubs_epi16((__m256i)codes.even, (__m256i)even);
     const __m256i two = _mm256_maddubs_epi16((__m256i)codes.odd, (__m256i)odd);
@@ -233,6 +335,8 @@ static inline pl_vi quads(pl_vi sums, pl_vi codes, pl_vi a) {
 #if PL_SIMD_AVX512
     const __m512i pairs = _mm512_maddubs_epi16((__m512i)codes, (__m512i)a);
     return sums + (pl_vi)_mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+#elif PL_SIMD_NEON
+    return (pl_vi)vpadalq_s16((int32x4_t)sums, pairs_of(codes, a));
 #else
     const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)a);
     return sums + (pl_vi)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -285,11 +389,16 @@ const pl_stored_table PL_SIMD(pl_stored_table) = {
     .dots_f16 = f16_dots,
     .row_bf16 = bf16_row,
     .dots_bf16 = bf16_dots,
+    .pack_f16 = f16_pack,
+    .pack_bf16 = bf16_pack,
     .step = STEP,
     .order_q4 = order_q4,
     .dots_q4 = dots_q4,
     .unpack_q4 = unpack_q4,
 #if WIDE_X86
+    .pack_q4 = pack_q4,
+#endif
+#if PL_SIMD_FMA
     .step_i8 = STEP_I8,
     .dots_i8 = dots_i8,
     .cols_i8 = PL_VF,

@@ -42,6 +42,14 @@ typedef struct pl_stored_table {
     void (*dots_bf16)(const pl_f32 *a, const pl_u16 *b, int64_t ldb, int64_t n, int64_t k,
                       pl_f32 *y);
 
+    /* A panel of 2 * PL_VF whole columns: to[p * nr + j] = b[p * ldb + j] for p < k. */
+    void (*pack_f16)(const pl_u16 *b, int64_t ldb, int64_t k, pl_f32 *to);
+    void (*pack_bf16)(const pl_u16 *b, int64_t ldb, int64_t k, pl_f32 *to);
+    /* The same from codes: n_parts parts of a block; the next column is `stride` bytes on and has
+     * its own scale and zero. NULL: not with this instruction set. */
+    void (*pack_q4)(const pl_u8 *codes, int64_t stride, const float *scales, const float *zeros,
+                    int64_t n_parts, pl_f32 *to);
+
     int64_t step; /* codes that dots_q4 takes at once */
     /* The order in which dots_q4 reads a row of A: of each step, the even elements come first. */
     void (*order_q4)(const pl_f32 *a, int64_t n, pl_f32 *to);

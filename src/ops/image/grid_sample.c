@@ -168,7 +168,7 @@ static void find_taps(const grid_job *job, double n, int64_t dim, axis_taps *tap
         /* Farther out every tap reads the same (zeros, or the border pixel), and infinity cannot be
          * floored to an index. */
         if (job->padding == PAD_ZEROS || job->by_taps)
-            x = fmin(fmax(x, -TAPS_MAX), (double)dim + TAPS_MAX);
+            x = fmin(fmax(x, -TAPS_MAX), (double)(dim + TAPS_MAX));
     }
     const double at = floor(x), t = x - at;
     taps->weight[0] = 1;

@@ -654,7 +654,7 @@ static pl_status max_roi_bound(pl_bound *c) {
 #define ROI_ALIGN                                                                                  \
     .name = "RoiAlign",                                                                            \
     .in = PL_PORTS({ "X", PL_T_FLOAT, PL_PORT_SAME }, { "rois", PL_T_FLOAT, PL_PORT_SAME },        \
-                   { "batch_indices", PL_T_I64, 0 }),                                              \
+                   { "batch_indices", PL_T_I64, PL_PORT_ROWS_OF(0) }),                             \
     .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }), .infer = roi_align_infer, .eval = roi_align_eval,     \
     .grad = roi_align_grad, .bound = roi_align_bound,                                              \
     PL_EMIT_BREAK("window positions depend on data: a library routine"), .autocast = PL_AMP_FP32,  \

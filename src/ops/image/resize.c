@@ -752,7 +752,7 @@ static pl_status resize_emit(pl_emit *c) {
     .name = "Resize", ROW,                                                                         \
     .in = PL_PORTS({ "X", PL_T_ANY, 0 }, { "roi", PL_T_FLOAT, PL_PORT_OPTIONAL },                  \
                    { "scales", PL_T(PL_F32), PL_PORT_OPTIONAL },                                   \
-                   { "sizes", PL_T_I64, PL_PORT_OPTIONAL })
+                   { "sizes", PL_T_I64, PL_PORT_OPTIONAL | PL_PORT_POSITIVE })
 #define ATTRS_11                                                                                   \
     MODE, PL_A_STRING("coordinate_transformation_mode", "half_pixel"),                             \
         PL_A_FLOAT("cubic_coeff_a", -0.75), PL_A_INT("exclude_outside", 0),                        \

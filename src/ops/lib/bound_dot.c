@@ -110,6 +110,14 @@ static pl_status put(dot_run *r, int i, pl_pool_fn fn, put_job *job) {
 /* x[i] := |input i| * times. */
 static pl_status put_magnitude(dot_run *r, int i, double times) {
     put_job job = { .times = times };
+    const pl_tensor *t = pl_b_in(r->c, i);
+    if (t->dtype == PL_F64 && pl_tensor_is_filled(t)) { /* weights of one number */
+        const double x = fabs(((const double *)t->data)[0]) * times;
+        const float narrow = (float)x;
+        const bool f32 = r->precision == PL_F32;
+        return pl_tensor_new_filled(f32 ? PL_F32 : PL_F64, t->rank, t->dims,
+                                    f32 ? (const void *)&narrow : &x, &r->x[i], r->c->err);
+    }
     return put(r, i, magnitude_block, &job);
 }
 
@@ -146,7 +154,7 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
 }
 
 double pl_b_sum_error(double k, double s, double y) {
-    enum { STEADY = 2 };
+    static const double STEADY = 2;
     const double drift = sqrt(k) / 2 * y;
     const double steady = sqrt(STEADY * s * STEADY * s + drift * drift) + y, most = (k + 1) * s;
     return most < steady || isnan(steady) ? most : steady; /* fmin, without a call */

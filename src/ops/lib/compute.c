@@ -57,6 +57,12 @@ pl_kept *pl_kept_of(pl_eval *c, int i) {
     return *c->state;
 }
 
+void pl_kept_forget(pl_kept *kept, const pl_eval *c, int i) {
+    if (kept == NULL || kept->forgot || pl_gemm_state_bytes(kept->gemm) == 0) return;
+    pl_tensor_forget(pl_in(c, i));
+    kept->forgot = true;
+}
+
 const pl_f32 *pl_compute_in_f32(pl_eval *c, int i, pl_kept *kept) {
     const pl_tensor *t = pl_in(c, i);
     if (t->dtype == PL_F32) return t->data;

@@ -13,7 +13,8 @@ typedef struct pl_kept {
     float *f32;       /* owned */
     pl_gemm_state *gemm;
     pl_conv_state *conv;
-    bool large; /* products pack it anew, in pieces: a packed copy would double the memory */
+    bool forgot; /* the weight's pages, since it was packed */
+    bool large;  /* products pack it anew, in pieces: a packed copy would double the memory */
 } pl_kept;
 
 /* The node's state for weight input i; NULL when it is not constant or nothing can be kept. */
@@ -24,6 +25,9 @@ static inline pl_gemm_state **pl_kept_gemm(pl_kept *kept) {
 static inline pl_conv_state **pl_kept_conv(pl_kept *kept) {
     return kept == NULL ? NULL : &kept->conv;
 }
+
+/* After a product with weight i: when it has been packed, its pages in the model's file go. */
+void pl_kept_forget(pl_kept *kept, const pl_eval *c, int i);
 
 /* Input i as f32; a conversion is made in `kept`, or in scratch when that is NULL. NULL when out of
  * memory. */

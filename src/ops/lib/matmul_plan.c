@@ -231,6 +231,7 @@ pl_status pl_matmul_eval(pl_eval *c, int i_a, int i_b, pl_matmul_options options
         return PL_OK;
     }
     PL_TRY(pl_gemm_f32(c->pool, &p.gemm, (float)alpha, fa, fb, 0, fy, pl_kept_gemm(kept), c->err));
+    pl_kept_forget(kept, c, i_b);
     pl_compute_store(c, y, fy);
     return PL_OK;
 }

@@ -409,16 +409,19 @@ static double div_scale(const pl_node *node, int64_t channel) {
 
 /* ---- rows ---- */
 
-#define AB(ta, tb)                                                                                 \
-    .in = PL_PORTS({ "A", ta, PL_PORT_SAME }, { "B", tb, PL_PORT_SAME }),                          \
+#define AB(ta, tb) AB_OF(ta, tb, 0)
+#define AB_OF(ta, tb, meaning)                                                                     \
+    .in = PL_PORTS({ "A", ta, PL_PORT_SAME }, { "B", tb, PL_PORT_SAME | (meaning) }),              \
     .out = PL_PORTS({ "C", ta, 0 })
 #define TEXT(name, type, attrs)                                                                    \
     "(" type "[2,3,4] a, " type "[4] b) => (c) { c = " name attrs "(a, b) }"
 #define ARITH(name_, fn, bound_, flags_, folds_, ranges)                                           \
+    ARITH_OF(name_, fn, bound_, flags_, folds_, ranges, 0)
+#define ARITH_OF(name_, fn, bound_, flags_, folds_, ranges, meaning)                               \
     { .name = name_,                                                                               \
       .since = 7,                                                                                  \
       .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE | (flags_),                                         \
-      AB(PL_T_NUMERIC, PL_T_NUMERIC),                                                              \
+      AB_OF(PL_T_NUMERIC, PL_T_NUMERIC, meaning),                                                  \
       .infer = fn##_infer,                                                                         \
       .eval = fn##_eval,                                                                           \
       .grad = pl_##fn##_grad,                                                                      \
@@ -468,11 +471,11 @@ const pl_op_def pl_ops_binary[] = {
       .bound = pl_bits_bound, .emit = pl_emit_bit_shift, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ TEXT("BitShift", "uint8", "<direction=\"LEFT\">"), NULL, PL_SAMPLE_NO_GRAD },
                             { TEXT("BitShift", "uint64", "<direction=\"RIGHT\">"), NULL, PL_SAMPLE_NO_GRAD }) },
-    ARITH("Div", div, pl_div_bound, 0, div_scale, "b=0.5:2"),
+    ARITH_OF("Div", div, pl_div_bound, 0, div_scale, "b=0.5:2", PL_PORT_POSITIVE),
     VARIADIC("Max", max, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad, PL_NAN_EITHER),
     VARIADIC("Mean", mean, PL_T_FLOAT, 0, pl_mean_bound, pl_mean_grad, PL_NAN_TOLD),
     VARIADIC("Min", min, PL_T_NUMERIC, PL_OP_SHAPE, pl_extreme_bound, pl_extreme_grad, PL_NAN_EITHER),
-    { .name = "Mod", .since = 10, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE, AB(PL_T_NUMERIC, PL_T_NUMERIC),
+    { .name = "Mod", .since = 10, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE, AB_OF(PL_T_NUMERIC, PL_T_NUMERIC, PL_PORT_POSITIVE),
       .attrs = PL_ATTRS(PL_A_INT("fmod", 0)), .infer = pl_infer_broadcast, .eval = mod_eval, .grad = pl_mod_grad, .bound = pl_mod_bound, .emit = pl_emit_mod,
       .autocast = PL_AMP_WIDEST,
       .samples = PL_SAMPLES({ TEXT("Mod", "int32", ""), "a=-9:9 b=-5:5", PL_SAMPLE_NO_GRAD },

@@ -215,7 +215,7 @@ static pl_status cum_prod_eval(pl_eval *c) {
             PL_SAMPLE_NO_GRAD }) }
 #define BY_INPUT(name_, since_, types, ranges, ...)                                                \
     { .name = name_, .since = since_,                                                              \
-      .in = PL_PORTS({ "data", types, 0 }, { "axes", PL_T_I64, PL_PORT_OPTIONAL }),                \
+      .in = PL_PORTS({ "data", types, 0 }, { "axes", PL_T_I64, PL_PORT_OPTIONAL | PL_PORT_AXES }),                \
       .attrs = PL_ATTRS(KEEPDIMS, PL_A_INT("noop_with_empty_axes", 0)), ROW(types, __VA_ARGS__),   \
       .samples = PL_SAMPLES(                                                                       \
           { "(float[2,3,4] x) => (y) <int64[2] axes = {0,-1}> { y = " name_                        \
@@ -247,7 +247,7 @@ static pl_status cum_prod_eval(pl_eval *c) {
 #define CUMULATE(name_, since_, fn)                                                                \
     {                                                                                              \
         .name = name_, .since = since_, .flags = PL_OP_SHAPE,                                      \
-        .in = PL_PORTS({ "x", PL_T_NUMERIC, 0 }, { "axis", PL_T_INDEX, 0 }),                       \
+        .in = PL_PORTS({ "x", PL_T_NUMERIC, 0 }, { "axis", PL_T_INDEX, PL_PORT_AXES }),                       \
         .out = PL_PORTS({ "y", PL_T_NUMERIC, 0 }),                                                 \
         .attrs = PL_ATTRS(PL_A_INT("exclusive", 0), PL_A_INT("reverse", 0)),                       \
         .infer = cumulate_infer, .eval = fn##_eval, .grad = pl_##fn##_grad,                          \

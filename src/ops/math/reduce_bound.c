@@ -104,7 +104,7 @@ static pl_status sum_bound(pl_bound *c, bool mean) {
         PL_TRY(reduce_as(c, &p, mean ? PL_REDUCE_L2 : PL_REDUCE_SUM, c->e_in[0], &inherited));
     /* As in bound_dot.c: the part that grows with K applies to the growing sum |y|, not to
      * sum|x|. */
-    enum { STEADY = 4 };
+    static const double STEADY = 4;
     const double own = p.k > 1 ? accumulator(c) * pl_b_chain(p.k) : 0, n = mean ? p.k : 1;
     const double steady = fmin(own, STEADY * accumulator(c)), drift = own - steady;
     for (int64_t i = 0; i < p.y->n_elements; i++) {

@@ -247,9 +247,9 @@ static pl_status group_join(pl_eval *c, const group *g, int i_past, int out, pl_
     return PL_OK;
 }
 
-static pl_status group_sink(pl_eval *c, pl_attention *a) {
-    if (pl_has(c, SINK)) {
-        a->sink = pl_attention_in(c, SINK, a->wide);
+pl_status pl_ms_sink(pl_eval *c, pl_attention *a, int input) {
+    if (pl_has(c, input)) {
+        a->sink = pl_attention_in(c, input, a->wide);
         return a->sink == NULL ? pl_eval_memory(c) : PL_OK;
     }
     if (pl_attr_int(c->node, "smooth_softmax") != 1) return PL_OK;
@@ -307,7 +307,7 @@ pl_status pl_ms_group_eval(pl_eval *c) {
     a->scale = pl_ms_scale(c, a->head_size);
     a->softcap = pl_attr_float(c->node, "softcap");
     PL_TRY(pl_ms_bias(c, a, -1, BIAS, 0));
-    PL_TRY(group_sink(c, a));
+    PL_TRY(pl_ms_sink(c, a, SINK));
     PL_TRY(group_scores(c, a));
     PL_TRY(pl_ms_output(c, a));
     PL_TRY(pl_attention_run(c, a));

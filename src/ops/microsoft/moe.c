@@ -366,7 +366,7 @@ static pl_status moe_eval(pl_eval *c) {
 #define NO_GRAD .grad = PL_GRAD_UNDEFINED, .no_grad = "an operator of inference: differentiate the experts as MatMul and TopK"
 const pl_op_def pl_ops_moe[] = {
     { .name = "MoE", .domain = "com.microsoft", .since = 1,
-      .in = PL_PORTS({ "input", PL_T_FLOAT, PL_PORT_SAME }, { "router_probs", PL_T_FLOAT, PL_PORT_SAME }, { "fc1_experts_weights", PL_T_FLOAT, PL_PORT_SAME }, OTHER("fc1_experts_bias"),
+      .in = PL_PORTS({ "input", PL_T_FLOAT, PL_PORT_SAME }, { "router_probs", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_ROUTER }, { "fc1_experts_weights", PL_T_FLOAT, PL_PORT_SAME }, OTHER("fc1_experts_bias"),
                      { "fc2_experts_weights", PL_T_FLOAT, PL_PORT_SAME }, OTHER("fc2_experts_bias"), OTHER("fc3_experts_weights"), OTHER("fc3_experts_bias")),
       .out = PL_PORTS({ "output", PL_T_FLOAT, PL_PORT_SAME }),
       .attrs = PL_ATTRS(ATTRS),
@@ -375,7 +375,7 @@ const pl_op_def pl_ops_moe[] = {
                             { "(float[2,3,8] x, float[6,4] r, float[4,12,8] a, float[4,12] c, float[4,8,6] b, float[4,8] d) => (y) { y = com.microsoft.MoE<k=2, activation_type=\"swiglu\", swiglu_fusion=1, swiglu_limit=7.0, activation_alpha=1.702, activation_beta=1.0, normalize_routing_weights=1>(x, r, a, c, b, d) }", NULL, PL_SAMPLE_NO_GRAD },
                             { "(float[3,8] x, float[3,4] r, float[4,6,8] a, float[4,8,6] b, float[4,6,8] g) => (y) { y = com.microsoft.MoE<activation_type=\"silu\">(x, r, a, , b, , g) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { .name = "QMoE", .domain = "com.microsoft", .since = 1,
-      .in = PL_PORTS({ "input", PL_T_FLOAT, PL_PORT_SAME }, { "router_probs", PL_T_FLOAT, PL_PORT_SAME }, CODES("fc1_experts_weights", 0), SCALES("fc1_scales", 0), OTHER("fc1_experts_bias"),
+      .in = PL_PORTS({ "input", PL_T_FLOAT, PL_PORT_SAME }, { "router_probs", PL_T_FLOAT, PL_PORT_SAME | PL_PORT_ROUTER }, CODES("fc1_experts_weights", 0), SCALES("fc1_scales", 0), OTHER("fc1_experts_bias"),
                      CODES("fc2_experts_weights", 0), SCALES("fc2_scales", 0), OTHER("fc2_experts_bias"), CODES("fc3_experts_weights", PL_PORT_OPTIONAL), SCALES("fc3_scales", PL_PORT_OPTIONAL), OTHER("fc3_experts_bias"),
                      CODES("fc1_zero_points", PL_PORT_OPTIONAL), CODES("fc2_zero_points", PL_PORT_OPTIONAL), CODES("fc3_zero_points", PL_PORT_OPTIONAL), OTHER("router_weights")),
       .out = PL_PORTS({ "output", PL_T_FLOAT, PL_PORT_SAME }),

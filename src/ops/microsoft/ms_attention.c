@@ -680,7 +680,7 @@ const pl_op_def pl_ops_ms_attention[] = {
                         PL_A_REQUIRED("kv_num_heads", INT), PL_A_INT("local_window_size", -1), PL_A_REQUIRED("num_heads", INT),
                         PL_A_INT("qk_output", 0), PL_A_INT("rotary_interleaved", 0), PL_A_FLOAT("scale", 0),
                         PL_A_INT("smooth_softmax", -1), PL_A_FLOAT("softcap", 0), PL_A_STRING("v_quant_type", "NONE")),
-      RULES(pl_ms_group_infer, pl_ms_group_eval, pl_ms_group_grad, pl_ms_group_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"),
+      RULES(pl_ms_group_infer, pl_ms_group_eval, pl_ms_group_grad, pl_ms_group_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"), .undefined = &pl_ms_group_undefined, PL_ATTENDS(0, 1, 10, 7, 1, 2, "num_heads"),
       .samples = PL_SAMPLES(
           { "(float[2,3,32] q, float[2,3,16] k, float[2,3,16] v) => (y, a, b) <int32[2] n = {2, 2}, int32 t = {3}> "
             "{ y, a, b = com.microsoft.GroupQueryAttention<num_heads=4, kv_num_heads=2>(q, k, v, \"\", \"\", n, t) }", NULL, 0 },
@@ -696,7 +696,7 @@ const pl_op_def pl_ops_ms_attention[] = {
                      { "past_value", F, SAME | OPT }, { "past_sequence_length", I32, OPT }, { "cache_indirection", I32, OPT }), KV_OUT,
       .attrs = PL_ATTRS(PL_A_FLOAT("mask_filter_value", -10000), PL_A_REQUIRED("num_heads", INT), PL_A_FLOAT("scale", 0),
                         PL_A_INT("unidirectional", 0)),
-      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"), .flags = PL_OP_OPEN,
+      RULES(multi_head_infer, multi_head_eval, pl_ms_multi_head_grad, pl_ms_multi_head_bound), PL_ATTENDS(0, 1, 5, -1, 1, 2, "num_heads"), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"), .flags = PL_OP_OPEN,
       .samples = PL_SAMPLES(
           { "(float[2,3,8] q, float[2,5,8] k, float[2,5,6] v, float[22] b) => (y) <int32[2,5] m = {1,1,1,1,0, 1,1,0,0,0}> "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, v, b, m) }", NULL, 0 },
@@ -704,6 +704,29 @@ const pl_op_def pl_ops_ms_attention[] = {
           { "(float[1,2,8] q, float[1,4,8] k, float[1,4,8] v) => (y) { y = com.microsoft.MultiHeadAttention<num_heads=2, unidirectional=1>(q, k, v) }", NULL, 0 },
           { "(float[2,3,8] q, float[2,4,2,2,4] k, float[1,2,3,4] e) => (y) "
             "{ y = com.microsoft.MultiHeadAttention<num_heads=2>(q, k, \"\", \"\", \"\", e) }", NULL, 0 }) },
+    { .name = "PagedAttention", MS,
+      .in = PL_PORTS({ "query", F, SAME }, { "key", F, SAME | OPT }, { "value", F, SAME | OPT }, { "key_cache", F, SAME },
+                     { "value_cache", F, SAME }, { "cumulative_sequence_length", I32, PL_PORT_OFFSETS }, { "past_seqlens", I32, PL_PORT_PAGES },
+                     { "block_table", I32, PL_PORT_DISTINCT | PL_PORT_ROWS_OF(3) }, { "cos_cache", F, SAME | OPT }, { "sin_cache", F, SAME | OPT },
+                     { "slot_mapping", I32, OPT | PL_PORT_SLOTS }, { "head_sink", F, SAME | OPT }, { "q_norm_weight", F, SAME | OPT },
+                     { "k_norm_weight", F, SAME | OPT }, { "k_scale", F, OPT }, { "v_scale", F, OPT }, { "attention_metadata", I32, OPT }),
+      .out = PL_PORTS({ "output", F, 0 }, { "key_cache_out", F, OPT }, { "value_cache_out", F, OPT }),
+      .attrs = PL_ATTRS(PL_A_INT("do_rotary", 0), PL_A_INT("is_causal", 1), PL_A_STRING("k_cache_dtype", ""), PL_A_STRING("k_quant_type", "NONE"),
+                        PL_A_INT("kv_cache_bit_width", 0), PL_A_STRING("kv_cache_layout", "SEPARATE"), PL_A_REQUIRED("kv_num_heads", INT),
+                        PL_A_INT("local_window_size", -1), PL_A_REQUIRED("num_heads", INT), PL_A_FLOAT("qk_norm_epsilon", 1e-6),
+                        PL_A_INT("rotary_interleaved", 0), PL_A_INT("rotary_offset", 0), PL_A_FLOAT("scale", 0), PL_A_INT("smooth_softmax", 0),
+                        PL_A_FLOAT("softcap", 0), PL_A_STRING("v_cache_dtype", ""), PL_A_INT("v_head_size", 0), PL_A_STRING("v_quant_type", "NONE")),
+      RULES(pl_ms_paged_infer, pl_ms_paged_eval, PL_GRAD_TODO, pl_ms_paged_bound), PL_EMIT_BREAK("attention with its own cache and masks: a library routine"), .undefined = &pl_ms_paged_undefined,
+      .samples = PL_SAMPLES(
+          { "(float[5,32] q, float[5,16] k, float[5,16] v, float[6,4,2,8] c, float[6,4,2,8] d) => (y, a, b) <int32[4] s = {0, 2, 2, 5}, "
+            "int32[3] p = {5, 3, 0}, int32[3,2] t = {4, 1, 0, 2, 5, 3}> { y, a, b = com.microsoft.PagedAttention<num_heads=4, kv_num_heads=2>"
+            "(q, k, v, c, d, s, p, t) }", NULL, 0 },
+          { "(float[4,64] q, float[3,4,2,8] c, float[3,4,2,8] d, float[9,3] e, float[9,3] f, float[4] h, float[8] g, float[8] i) => (y, a, b) "
+            "<int32[3] s = {0, 3, 4}, int32[2] p = {4, 2}, int32[2,2] t = {1, 2, 0, 0}, int32[4] m = {8, -1, 10, 2}> "
+            "{ y, a, b = com.microsoft.PagedAttention<num_heads=4, kv_num_heads=2, do_rotary=1, local_window_size=3, softcap=5.0, scale=0.3>"
+            "(q, \"\", \"\", c, d, s, p, t, e, f, m, h, g, i) }", NULL, 0 },
+          { "(float[5,16] q, float[2,4,2,8] c, float[2,4,2,8] d) => (y) <int32[3] s = {0, 1, 3}, int32[2] p = {1, 0}, int32[2,1] t = {1, 0}> "
+            "{ y = com.microsoft.PagedAttention<num_heads=2, kv_num_heads=2, smooth_softmax=1>(q, q, q, c, d, s, p, t) }", NULL, 0 }) },
     { .name = "QAttention", MS,
       .in = PL_PORTS({ "input", I8, 0 }, { "weight", I8, 0 }, { "bias", F, SAME }, { "input_scale", F, SAME }, { "weight_scale", F, SAME },
                      { "mask_index", I32, OPT | PL_PORT_MASK }, { "input_zero_point", I8, OPT }, { "weight_zero_point", I8, OPT }, { "past", F, SAME | OPT }),

@@ -26,6 +26,8 @@ void *pl_ms_add_bias(pl_eval *c, bool wide, const pl_heads *x, int64_t batch, in
 
 /* All wanted outputs are empty. The other sizes are then unchecked and ignored. */
 bool pl_ms_is_empty(const pl_eval *c);
+/* Sets a->sink: the input, or zeros for smooth_softmax; NULL without either. */
+pl_status pl_ms_sink(pl_eval *c, pl_attention *a, int input);
 /* scale attribute; 0 or absent: 1 / sqrt(head_size) */
 double pl_ms_scale(const pl_eval *c, int64_t head_size);
 /* y of [batch, len, heads * size]: sets a->y and its strides from output 0. */

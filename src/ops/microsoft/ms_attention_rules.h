@@ -13,6 +13,17 @@ pl_status pl_ms_rotary_eval(pl_eval *c);
 /* group_query_grad.c */
 pl_status pl_ms_group_grad(pl_grad *c);
 
+/* group_undefined.c */
+extern const pl_undefined_rule pl_ms_group_undefined;
+
+/* paged.c */
+pl_status pl_ms_paged_infer(pl_infer *c);
+pl_status pl_ms_paged_eval(pl_eval *c);
+
+/* paged_bound.c */
+pl_status pl_ms_paged_bound(pl_bound *c);
+extern const pl_undefined_rule pl_ms_paged_undefined;
+
 /* ms_attention_bound.c */
 pl_status pl_ms_attention_bound(pl_bound *c);
 pl_status pl_ms_decoder_bound(pl_bound *c);

@@ -283,7 +283,7 @@ static pl_status vectorizer_eval(pl_eval *c) {
 /* clang-format off */
 const pl_op_def pl_ops_ml[] = {
     { .name = "ArrayFeatureExtractor", ML, .since = 1,
-      .in = PL_PORTS({ "X", PL_T_ML | PL_T_STRING, 0 }, { "Y", PL_T_I64, 0 }), .out = PL_PORTS({ "Z", PL_T_ML | PL_T_STRING, 0 }),
+      .in = PL_PORTS({ "X", PL_T_ML | PL_T_STRING, 0 }, { "Y", PL_T_I64, PL_PORT_CLASS }), .out = PL_PORTS({ "Z", PL_T_ML | PL_T_STRING, 0 }),
       .infer = extractor_infer, .eval = extractor_eval, .grad = pl_grad_feature_extractor, .bound = PL_BOUND_EXACT,
       .emit = pl_emit_array_features, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[3,4] x) => (z) <int64[2] y = {3, 0}> { z = ai.onnx.ml.ArrayFeatureExtractor(x, y) }", NULL, 0 }) },

@@ -409,9 +409,11 @@ static pl_status swiglu_infer(pl_infer *c) {
 #define X_Y(types) .in = PL_PORTS({ "X", types, 0 }), .out = PL_PORTS({ "Y", types, 0 })
 #define OLD PL_A_LIST("consumed_inputs", INTS) /* up to opset 5; a hint that is ignored */
 #define ROW(name_, since_, until_, types, fn, attrs_, amp, reach_, sample_attrs, ranges)           \
+    ROW_OF(name_, since_, until_, types, fn, attrs_, amp, reach_, sample_attrs, ranges, 0)
+#define ROW_OF(name_, since_, until_, types, fn, attrs_, amp, reach_, sample_attrs, ranges, more)  \
     {                                                                                              \
-        .name = name_, .since = since_, .until = until_, .flags = PL_OP_ELEMENTWISE, X_Y(types),   \
-        .attrs = attrs_, .infer = pl_infer_same_as_first, .eval = fn##_eval,                       \
+        .name = name_, .since = since_, .until = until_, .flags = PL_OP_ELEMENTWISE | (more),      \
+        X_Y(types), .attrs = attrs_, .infer = pl_infer_same_as_first, .eval = fn##_eval,           \
         .grad = pl_##fn##_grad, .bound = pl_##fn##_bound, .emit = pl_emit_##fn, .autocast = amp,   \
         .reach = reach_,                                                                           \
         .samples =                                                                                 \
@@ -428,7 +430,7 @@ static pl_status swiglu_infer(pl_infer *c) {
 
 /* clang-format off */
 const pl_op_def pl_ops_activation[] = {
-    ROW("Celu", 12, 0, PL_T_FLOAT, celu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=2.0>", NULL),
+    ROW_OF("Celu", 12, 0, PL_T_FLOAT, celu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=2.0>", NULL, PL_OP_NEAR_ONE),
     { .name = "Clip", .since = 11, .flags = PL_OP_ELEMENTWISE | PL_OP_SHAPE,
       .in = PL_PORTS({ "input", PL_T_NUMERIC, PL_PORT_SAME }, { "min", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL },
                      { "max", PL_T_NUMERIC, PL_PORT_SAME | PL_PORT_OPTIONAL }),
@@ -461,7 +463,7 @@ const pl_op_def pl_ops_activation[] = {
       .attrs = PL_ATTRS(PL_A_FLOAT("ratio", 0.5), PL_A_INT("is_test", 0), OLD), .infer = dropout_infer,
       .eval = dropout_eval, .grad = pl_dropout_grad, .bound = pl_dropout_bound, .emit = pl_emit_dropout, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y, mask) { y, mask = Dropout<is_test=1>(x) }", NULL, 0 }) },
-    ROW("Elu", 1, 0, PL_T_FLOAT, elu, PL_ATTRS(PL_A_FLOAT("alpha", 1), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=2.0>", NULL),
+    ROW_OF("Elu", 1, 0, PL_T_FLOAT, elu, PL_ATTRS(PL_A_FLOAT("alpha", 1), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "<alpha=2.0>", NULL, PL_OP_NEAR_ONE),
     { .name = "Gelu", .since = 20, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT),
       .attrs = PL_ATTRS(PL_A_STRING("approximate", "none")), .infer = gelu_infer, .eval = gelu_eval, .grad = pl_gelu_grad, .bound = pl_gelu_bound, .emit = pl_emit_gelu,
       .autocast = PL_AMP_KEEP,
@@ -478,16 +480,17 @@ const pl_op_def pl_ops_activation[] = {
       .emit = pl_emit_relu, .autocast = PL_AMP_KEEP, .reach = PL_REACH_CUT, .nan = PL_NAN_EITHER,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Relu(x) }", NULL, 0 },
                             { "(int32[2,3] x) => (y) { y = Relu(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
-    ROW("Selu", 6, 0, PL_T_FLOAT, selu,
-        PL_ATTRS(PL_A_FLOAT("alpha", 1.67326319217681884765625), PL_A_FLOAT("gamma", 1.05070102214813232421875)), PL_AMP_KEEP, PL_REACH_SIGNS, "", NULL),
-    ROW("Selu", 1, 5, PL_T_FLOAT, selu,
-        PL_ATTRS(PL_A_FLOAT("alpha", 1.6732), PL_A_FLOAT("gamma", 1.0507), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "", NULL),
-    { .name = "Shrink", .since = 9, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_NUMERIC),
+    ROW_OF("Selu", 6, 0, PL_T_FLOAT, selu,
+        PL_ATTRS(PL_A_FLOAT("alpha", 1.67326319217681884765625), PL_A_FLOAT("gamma", 1.05070102214813232421875)), PL_AMP_KEEP, PL_REACH_SIGNS, "", NULL, PL_OP_NEAR_ONE),
+    ROW_OF("Selu", 1, 5, PL_T_FLOAT, selu,
+        PL_ATTRS(PL_A_FLOAT("alpha", 1.6732), PL_A_FLOAT("gamma", 1.0507), OLD), PL_AMP_KEEP, PL_REACH_SIGNS, "", NULL, PL_OP_NEAR_ONE),
+    /* NaN: 0 by its text, NaN in PyTorch. */
+    { .name = "Shrink", .since = 9, .nan = PL_NAN_EITHER, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_NUMERIC),
       .attrs = PL_ATTRS(PL_A_FLOAT("lambd", 0.5), PL_A_FLOAT("bias", 0)), .infer = pl_infer_same_as_first,
       .eval = shrink_eval, .grad = pl_shrink_grad, .bound = pl_shrink_bound, .emit = pl_emit_shrink, .autocast = PL_AMP_KEEP,
       .samples = PL_SAMPLES({ "(float[2,3] x) => (y) { y = Shrink<lambd=0.3, bias=0.1>(x) }", NULL, 0 },
                             { "(int8[2,3] x) => (y) { y = Shrink<lambd=1.5, bias=1.5>(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
-    ROW("Sigmoid", 1, 0, PL_T_FLOAT, sigmoid, PL_ATTRS(OLD), PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
+    ROW_OF("Sigmoid", 1, 0, PL_T_FLOAT, sigmoid, PL_ATTRS(OLD), PL_AMP_KEEP, PL_REACH_ANY, "", NULL, PL_OP_NEAR_ONE),
     ROW("Softplus", 1, 0, PL_T_FLOAT, softplus, NULL, PL_AMP_FP32, PL_REACH_ANY, "", NULL),
     ROW("Softsign", 1, 0, PL_T_FLOAT, softsign, NULL, PL_AMP_KEEP, PL_REACH_ANY, "", NULL),
     { .name = "SwiGLU", .since = 28, .flags = PL_OP_ELEMENTWISE,
@@ -497,7 +500,13 @@ const pl_op_def pl_ops_activation[] = {
       .samples = PL_SAMPLES({ "(float[2,3] a, float[2,3] b) => (y) { y = SwiGLU<alpha=1.7>(a, b) }", NULL, 0 }) },
     ROW("Swish", 24, 0, PL_T_FLOAT, swish, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_ANY, "<alpha=1.7>", NULL),
     /* Experimental in opset 1, with the same meaning. */
-    ROW("ThresholdedRelu", 1, 0, PL_T_FLOAT, thresholded_relu, PL_ATTRS(PL_A_FLOAT("alpha", 1)), PL_AMP_KEEP, PL_REACH_CUT, "<alpha=0.5>", NULL),
+    /* NaN: 0 by its text, NaN by ONNX's reference. */
+    { .name = "ThresholdedRelu", .since = 1, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1)),
+      .infer = pl_infer_same_as_first, .eval = thresholded_relu_eval, .grad = pl_thresholded_relu_grad, .bound = pl_thresholded_relu_bound,
+      .emit = pl_emit_thresholded_relu, .autocast = PL_AMP_KEEP, .reach = PL_REACH_CUT, .nan = PL_NAN_EITHER,
+      .samples = PL_SAMPLES({ "(float[2,3,4] x) => (y) { y = ThresholdedRelu<alpha=0.5>(x) }", NULL, 0 },
+                            { "(float[257] x) => (y) { y = ThresholdedRelu<alpha=0.5>(x) }", "x=-40:40", PL_SAMPLE_NO_GRAD },
+                            { "(float16[64] x) => (y) { y = ThresholdedRelu<alpha=0.5>(x) }", "x=-9:9", PL_SAMPLE_NO_GRAD }) },
     /* com.microsoft's name for Swish. */
     { .name = "QuickGelu", .domain = "com.microsoft", .since = 1, .flags = PL_OP_ELEMENTWISE, X_Y(PL_T_FLOAT), .attrs = PL_ATTRS(PL_A_FLOAT("alpha", 1.702)),
       .infer = pl_infer_same_as_first, .eval = swish_eval, .grad = pl_swish_grad, .bound = pl_swish_bound, .emit = pl_emit_swish, .autocast = PL_AMP_KEEP,

@@ -675,7 +675,7 @@ static pl_status rotary_bound(pl_bound *c) {
                       PL_A_FLOAT("scale", 0), PL_A_FLOAT("softcap", 0),                            \
                       PL_A_INT("softmax_precision", 0)),                                           \
     .infer = attention_infer, .eval = attention_eval, .grad = pl_attention_grad,                   \
-    .bound = attention_bound, .autocast = PL_AMP_LOW
+    .bound = attention_bound, .autocast = PL_AMP_LOW, PL_ATTENDS(0, 1, 3, -1, 1, 2, "q_num_heads")
 
 /* clang-format off */
 const pl_op_def pl_ops_attention[] = {

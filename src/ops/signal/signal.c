@@ -410,7 +410,7 @@ static pl_status stft_bound(pl_bound *c) {
 const pl_op_def pl_ops_signal[] = {
     { .name = "DFT", .since = 20, .flags = PL_OP_TRANSFORM,
       .in = PL_PORTS({ "input", PL_T_FLOAT, 0 }, { "dft_length", PL_T_INDEX, PL_PORT_OPTIONAL },
-                     { "axis", PL_T_INDEX, PL_PORT_OPTIONAL }),
+                     { "axis", PL_T_INDEX, PL_PORT_OPTIONAL | PL_PORT_AXES }),
       .out = PL_PORTS({ "output", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_INT("inverse", 0), PL_A_INT("onesided", 0)),
       .infer = dft_infer, .eval = dft_eval, .grad = pl_dft_grad, .bound = dft_bound, PL_EMIT_BREAK("a Fourier transform: a library routine"), .autocast = PL_AMP_FP32,

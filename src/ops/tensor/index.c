@@ -448,7 +448,7 @@ const pl_op_def pl_ops_index[] = {
           { "(float[3,3] x) => (y) <int64[2,3] i = {1,2,0,-1,0,0}> { y = GatherElements(x, i) }", NULL, 0 },
           { "(float[2,3] x) => (y) <int64[2,2] i = {0,2,1,1}> { y = GatherElements<axis=1>(x, i) }", NULL, 0 }) },
     { .name = "GatherND", .since = 11, .flags = PL_OP_SHAPE,
-      .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_I64, 0 }), OUT("output"),
+      .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "indices", PL_T_I64, PL_PORT_TUPLE }), OUT("output"),
       .attrs = PL_ATTRS(PL_A_INT("batch_dims", 0)), .infer = gather_nd_infer, .eval = gather_nd_eval, .grad = pl_grad_gather_nd, MOVES, .emit = pl_emit_gather_nd,
       .samples = PL_SAMPLES(
           { "(float[2,3,4] x) => (y) <int64[3,2] i = {0,1,1,2,-1,0}> { y = GatherND(x, i) }", NULL, 0 },

@@ -377,7 +377,7 @@ static pl_status scatter_bound(pl_bound *c) {
     .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", types, PL_PORT_INDEX },        \
                    { "updates", PL_T_ANY, PL_PORT_SAME })
 #define IN_ND                                                                                      \
-    .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", PL_T_I64, 0 },                 \
+    .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "indices", PL_T_I64, PL_PORT_TUPLE },     \
                    { "updates", PL_T_ANY, PL_PORT_SAME })
 #define ELEMENTS                                                                                   \
     .infer = elements_infer, .eval = elements_eval, .grad = pl_grad_scatter_elements,              \

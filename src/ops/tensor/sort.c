@@ -440,7 +440,7 @@ static pl_status top_k_grad(pl_grad *c) {
     .out = PL_PORTS({ "Values", PL_T_NUMERIC, 0 }, { "Indices", PL_T_I64, PL_PORT_OPTIONAL }),     \
     .infer = top_k_infer, .eval = top_k_eval, .grad = top_k_grad, .bound = top_k_bound,            \
     PL_EMIT_BREAK("sorts"), .autocast = PL_AMP_KEEP
-#define TOP_K_IN .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }, { "K", PL_T_I64, 0 })
+#define TOP_K_IN .in = PL_PORTS({ "X", PL_T_NUMERIC, 0 }, { "K", PL_T_I64, PL_PORT_COUNT })
 
 /* clang-format off */
 const pl_op_def pl_ops_sort[] = {

@@ -558,7 +558,7 @@ const pl_op_def pl_ops_transform[] = {
     /* Experimental until opset 9; like Slice-10 without steps. */
     { .name = "DynamicSlice", .since = 1, .until = 10, SLICE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "starts", PL_T_INDEX, 0 }, { "ends", PL_T_INDEX, 0 },
-                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }), .emit = pl_emit_slice_rule,
+                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL | PL_PORT_AXES }), .emit = pl_emit_slice_rule,
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) <int64[1] s = {1}, int64[1] e = {-1}> { y = DynamicSlice(x, s, e) }", NULL, 0 }) },
     { .name = "EyeLike", .since = 9, .flags = PL_OP_SHAPE, IN("input"),
       .out = PL_PORTS({ "output", PL_T_ANY & ~PL_T_STRING, 0 }),
@@ -577,7 +577,7 @@ const pl_op_def pl_ops_transform[] = {
     { PAD, .since = 11,
       .in = PL_PORTS({ "data", PL_T_ANY, PL_PORT_SAME }, { "pads", PL_T_I64, 0 },
                      { "constant_value", PL_T_ANY, PL_PORT_OPTIONAL | PL_PORT_SAME },
-                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }),
+                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL | PL_PORT_AXES }),
       .attrs = PL_ATTRS(PAD_MODE),
       .samples = PL_SAMPLES(
           { "(float[2,3] x) => (y) <int64[4] p = {0,1,2,0}, float v = {1.5}> { y = Pad(x, p, v) }", NULL, 0 },
@@ -596,7 +596,7 @@ const pl_op_def pl_ops_transform[] = {
       .samples = PL_SAMPLES({ "(float[4,5] x) => (y) { y = Slice<axes=[0,1], starts=[1,-3], ends=[3,1000]>(x) }", NULL, 0 }) },
     { .name = "Slice", .since = 10, SLICE,
       .in = PL_PORTS({ "data", PL_T_ANY, 0 }, { "starts", PL_T_INDEX, 0 }, { "ends", PL_T_INDEX, 0 },
-                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL }, { "steps", PL_T_INDEX, PL_PORT_OPTIONAL }), .emit = pl_emit_slice_rule,
+                     { "axes", PL_T_INDEX, PL_PORT_OPTIONAL | PL_PORT_AXES }, { "steps", PL_T_INDEX, PL_PORT_OPTIONAL | PL_PORT_POSITIVE }), .emit = pl_emit_slice_rule,
       .samples = PL_SAMPLES(
           { "(float[4,5] x) => (y) <int64[1] s = {1}, int64[1] e = {-1}> { y = Slice(x, s, e) }", NULL, 0 },
           { "(float[4,5] x) => (y) <int64[2] s = {-1,0}, int64[2] e = {-1000,5}, int64[2] a = {0,-1}, int64[2] t = {-1,2}> { y = Slice(x, s, e, a, t) }", NULL, 0 }) },

@@ -313,7 +313,7 @@ static pl_status cross_entropy_grad(pl_grad *c) {
 /* ---- rows ---- */
 
 #define IN(a, b, w)                                                                                \
-    .in = PL_PORTS({ a, PL_T_FLOAT, PL_PORT_SAME }, { b, PL_T_INDEX, 0 },                          \
+    .in = PL_PORTS({ a, PL_T_FLOAT, PL_PORT_SAME }, { b, PL_T_INDEX, PL_PORT_CLASS },              \
                    { w, PL_T_FLOAT, PL_PORT_SAME | PL_PORT_OPTIONAL })
 #define REST(fn)                                                                                   \
     .flags = PL_OP_REDUCTION,                                                                      \

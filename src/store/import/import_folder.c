@@ -298,12 +298,14 @@ pl_status pl_import_folder(pl_recording *rec, pl_err *err) {
     const pl_dir *dir = rec->internal->dir;
     pl_dir_list list = { NULL, 0 };
     if (pl_dir_look(dir, "metadata.json", NULL) != PL_KIND_NONE) return open_metadata(rec, err);
-    if (pl_dir_look(dir, "dump.json", NULL) != PL_KIND_NONE) return pl_import_msprobe(rec, err);
+    if (pl_import_is_msprobe(dir)) return pl_import_msprobe(rec, err);
+    if (pl_import_is_vllm(dir)) return pl_import_vllm(rec, err);
     PL_TRY(pl_dir_names(dir, ".", &list, err));
     const bool is_ranks = !rec->internal->is_nested && pl_import_is_ranks(dir, &list);
-    const pl_status st = pl_import_is_sglang(&list) ? pl_import_sglang(rec, &list, err)
-                         : is_ranks                 ? pl_import_ranks(rec, &list, err)
-                                                    : add_files(rec, &list, err);
+    const pl_status st = pl_import_is_sglang(&list)     ? pl_import_sglang(rec, &list, err)
+                         : pl_import_is_hf_debug(&list) ? pl_import_hf_debug(rec, &list, err)
+                         : is_ranks                     ? pl_import_ranks(rec, &list, err)
+                                                        : add_files(rec, &list, err);
     pl_dir_list_free(&list);
     return st;
 }

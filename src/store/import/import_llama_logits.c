@@ -1,4 +1,5 @@
-/* llama-perplexity's file of log-probabilities (--save-all-logits, --kl-divergence-base).
+/* llama-perplexity's file of log-probabilities (--save-all-logits, --kl-divergence-base), as
+ * llama.cpp's tools/perplexity/perplexity.cpp writes it (log_softmax with uint16, process_logits).
  *
  * "_logits_", then int32 n_ctx, n_vocab, n_chunk and the tokens, n_chunk times n_ctx int32. For
  * each chunk the rows of its second half but the last, n_ctx - 1 - n_ctx / 2: float scale, float

@@ -1,7 +1,9 @@
-/* A folder of MindStudio's msprobe (task "tensor"): dump.json names every API or module call in the
+/* A folder of MindStudio's msprobe (task "tensor"; DataWriter in msprobe/core/dump/data_dump/
+ * json_writer.py): dump.json names every API or module call in the
  * order of the run, and the file of each of its input and output tensors, .pt or .npy, in
- * dump_tensor_data/. A value is the name of its file, "Functional.linear.0.forward.output.0"; those
- * of several ranks lie in folders rank0, rank1, … (import_ranks.c). */
+ * dump_tensor_data/; debug.json has those of level "debug", in the same form. A value is the name
+ * of its file, "Functional.linear.0.forward.output.0"; those of several ranks lie in folders rank0,
+ * rank1, … (import_ranks.c). */
 #include <string.h>
 
 #include "store/recording_int.h"
@@ -35,11 +37,20 @@ static pl_status add_below(pl_recording *rec, const pl_json_value *v, pl_err *er
     return PL_OK;
 }
 
+bool pl_import_is_msprobe(const pl_dir *dir) {
+    return pl_dir_look(dir, "dump.json", NULL) != PL_KIND_NONE ||
+           (pl_dir_look(dir, "debug.json", NULL) != PL_KIND_NONE &&
+            pl_dir_look(dir, "dump_tensor_data", NULL) == PL_KIND_FOLDER);
+}
+
 pl_status pl_import_msprobe(pl_recording *rec, pl_err *err) {
     pl_file_map *map = NULL;
     const pl_json_value *root = NULL;
+    const pl_dir *dir = rec->internal->dir;
+    const bool is_dump = pl_dir_look(dir, "dump.json", NULL) != PL_KIND_NONE;
+    const char *name = is_dump ? "dump.json" : "debug.json";
     rec->format = "msprobe";
-    PL_TRY(pl_dir_map(rec->internal->dir, "dump.json", &map, err));
+    PL_TRY(pl_dir_map(dir, name, &map, err));
     pl_status st =
         pl_json_read((const char *)map->data, map->n_bytes, rec->internal->arena, &root, err);
     pl_file_map_unref(map);
@@ -50,5 +61,5 @@ pl_status pl_import_msprobe(pl_recording *rec, pl_err *err) {
     if (st == PL_OK && rec->n_records == 0)
         st = pl_fail(err, PL_E_UNSUPPORTED,
                      "it has no tensors, only statistics; dump with task \"tensor\"");
-    return st == PL_OK ? st : pl_err_wrap(err, st, "dump.json");
+    return st == PL_OK ? st : pl_err_wrap(err, st, "%s", name);
 }

@@ -2,14 +2,27 @@
  * whose names have "rank" and a number ("rank0.safetensors", "tp_rank_1.pt", "rank-2/"). The values
  * of rank 3 are "rank3/NAME"; a map says how they combine (docs/formats/map.md). */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/recording_int.h"
 
 enum { RANKS_MAX = 4096 };
 
+/* "TP_1", a folder of TensorRT-LLM's Python runtime (generation.py, dump_debug_buffers):
+ * tllm_debug/ PP_0/TP_1/NAME.npy. Its executor (debugUtils.cpp) writes
+ * PP_2/TP_4/iteration_7/NAME.npy with the numbers of ranks, not the rank: a folder of npy files,
+ * which all ranks overwrite. */
+static int tensor_rank_of(const char *name) {
+    const size_t n = strlen(name);
+    if (n < 4 || n > 7 || strncmp(name, "TP_", 3) != 0) return -1;
+    if (strspn(name + 3, "0123456789") != n - 3) return -1;
+    return (int)strtol(name + 3, NULL, 10);
+}
+
 /* The number behind "rank", "rank_", "rank-" or "rank="; -1 when there is none. */
 int pl_import_number_of(const char *name) {
+    if (tensor_rank_of(name) >= 0) return tensor_rank_of(name);
     for (const char *s = strstr(name, "rank"); s != NULL; s = strstr(s + 1, "rank")) {
         const char *digits = s + 4 + (strchr("_-=", s[4]) != NULL && s[4] != '\0');
         int n = 0;

@@ -1,7 +1,7 @@
 /* A folder of SGLang's dumper (sglang/srt/debug_utils/dumper.py): one .pt file for each tensor,
  * whose name is "KEY=VALUE" joined by "___": step (older: forward_pass_id), rank, dump_index, name,
- * and what the caller adds ("layer_id=3"). The file holds { "value": tensor, "meta": … }, or in
- * older versions the tensor itself.
+ * recompute_status, and what the caller adds ("layer_id=3"). The file holds { "value": tensor,
+ * "meta": … }, or in older versions the tensor itself.
  *
  * A value is "rank0/layer_id=3/NAME": the rank where there are several, then the caller's own tags,
  * then the name. Repeated values get #1, #2, …, in the order of steps. */
@@ -30,6 +30,16 @@ static long number_of(const char *value) {
     return n < 0 ? 0 : n;
 }
 
+/* "tp_rank=1" and its like (DUMPER_INCLUDE_PARALLEL_RANK_IN_FILENAME): `rank` has them all. */
+static bool is_part_of_rank(const char *s, size_t n) {
+    static const char *const keys[] = { "pp_rank", "tp_rank", "cp_rank", "ep_rank", "etp_rank" };
+    const char *value = NULL;
+    size_t n_value = 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (is_tag(s, n, keys[i], &value, &n_value)) return true;
+    return false;
+}
+
 /* One KEY=VALUE of a file's name. */
 static void take_tag(dumped *d, pl_arena *arena, const char *s, size_t n, pl_buf *tags) {
     const char *value = NULL;
@@ -43,7 +53,7 @@ static void take_tag(dumped *d, pl_arena *arena, const char *s, size_t n, pl_buf
         d->rank = number_of(value);
     } else if (is_tag(s, n, "dump_index", &value, &n_value)) {
         d->index = number_of(value);
-    } else if (!is_tag(s, n, "recompute_status", &value, &n_value)) {
+    } else if (!is_tag(s, n, "recompute_status", &value, &n_value) && !is_part_of_rank(s, n)) {
         pl_buf_append(tags, s, n);
         pl_buf_putc(tags, '/');
     }

@@ -256,6 +256,113 @@ static void expand_tq2_0(const uint8_t *b, float *to) {
     }
 }
 
+/* ---- code books (IQ1, IQ2, IQ3) ---- */
+
+#include "tensor/file/gguf_codebooks.inc"
+
+/* Seven signs of eight; the last makes their number even. */
+static unsigned signs_of(uint32_t code) {
+    unsigned parity = code & 127;
+    parity ^= parity >> 4;
+    parity ^= parity >> 2;
+    parity ^= parity >> 1;
+    return (code & 127) | (parity & 1) << 7;
+}
+
+static void put_signed(const uint8_t *values, unsigned row, int n, int bits, float scale,
+                       unsigned signs, float *to) {
+    for (int i = 0; i < n; i++)
+        to[i] = scale * (float)values[row >> (bits * i) & ((1U << bits) - 1)] *
+                (signs >> i & 1 ? -1.0F : 1.0F);
+}
+
+static const uint8_t iq2_values[4] = { 8, 25, 43, 0 };
+
+static void expand_iq2_xxs(const uint8_t *b, float *to) {
+    const float d = half_at(b);
+    for (int g = 0; g < 8; g++) {
+        const uint8_t *q = b + 2 + 8 * g;
+        const uint32_t word = pl_le32(q + 4);
+        const float db = d * (0.5F + (float)(word >> 28)) * 0.25F;
+        for (int k = 0; k < 4; k++)
+            put_signed(iq2_values, iq2_xxs_book[q[k]], 8, 2, db, signs_of(word >> 7 * k),
+                       to + 32 * g + 8 * k);
+    }
+}
+
+static void expand_iq2_xs(const uint8_t *b, float *to) {
+    const float d = half_at(b);
+    for (int i = 0; i < 32; i++) {
+        const unsigned q = (unsigned)pl_le16(b + 2 + 2 * i), scale = b[66 + i / 4] >> (i & 2) * 2;
+        const float db = d * (0.5F + (float)(scale & 15)) * 0.25F;
+        put_signed(iq2_values, iq2_xs_book[q & 511], 8, 2, db, signs_of(q >> 9), to + 8 * i);
+    }
+}
+
+static void expand_iq2_s(const uint8_t *b, float *to) {
+    const float d = half_at(b);
+    for (int i = 0; i < 32; i++) {
+        const unsigned high = b[66 + i / 4] >> i % 4 * 2 & 3, scale = b[74 + i / 4] >> (i & 2) * 2;
+        const float db = d * (0.5F + (float)(scale & 15)) * 0.25F;
+        put_signed(iq2_values, iq2_s_book[b[2 + i] | high << 8], 8, 2, db, b[34 + i], to + 8 * i);
+    }
+}
+
+static void expand_iq3_xxs(const uint8_t *b, float *to) {
+    static const uint8_t values[8] = { 4, 12, 20, 28, 36, 44, 52, 62 };
+    const float d = half_at(b);
+    for (int g = 0; g < 8; g++) {
+        const uint32_t word = pl_le32(b + 66 + 4 * g);
+        const float db = d * (0.5F + (float)(word >> 28)) * 0.5F;
+        for (int k = 0; k < 8; k++)
+            put_signed(values, iq3_xxs_book[b[2 + 8 * g + k]], 4, 3, db,
+                       signs_of(word >> k / 2 * 7) >> k % 2 * 4, to + 32 * g + 4 * k);
+    }
+}
+
+static void expand_iq3_s(const uint8_t *b, float *to) {
+    static const uint8_t values[8] = { 1, 3, 5, 7, 9, 11, 13, 15 };
+    const float d = half_at(b);
+    for (int i = 0; i < 64; i++) {
+        const unsigned high = b[66 + i / 8] >> i % 8 & 1;
+        const int scale = b[106 + i / 16] >> (i / 8 % 2 * 4) & 15;
+        put_signed(values, iq3_s_book[b[2 + i] | high << 8], 4, 3, d * (float)(1 + 2 * scale),
+                   b[74 + i / 2] >> i % 2 * 4, to + 4 * i);
+    }
+}
+
+/* Ternary values and a shift that all eight share. */
+static void put_shifted(unsigned row, float scale, float shift, float *to) {
+    for (int i = 0; i < 8; i++)
+        to[i] = scale * ((float)((int)(row >> 2 * i & 3) - 1) + shift);
+}
+
+static void expand_iq1_s(const uint8_t *b, float *to) {
+    const float d = half_at(b);
+    for (int i = 0; i < 32; i++) {
+        const unsigned h = (unsigned)pl_le16(b + 34 + 2 * (i / 4));
+        const unsigned row = iq1_book[b[2 + i] | (h >> i % 4 * 3 & 7) << 8];
+        put_shifted(row, d * (float)(2 * (h >> 12 & 7) + 1), h & 0x8000 ? -0.125F : 0.125F,
+                    to + 8 * i);
+    }
+}
+
+/* The scale of all is in the upper bits of the four words of scales. */
+static void expand_iq1_m(const uint8_t *b, float *to) {
+    unsigned words[4], all = 0;
+    for (int i = 0; i < 4; i++) {
+        words[i] = (unsigned)pl_le16(b + 48 + 2 * i);
+        all |= words[i] >> 12 << 4 * i;
+    }
+    const float d = pl_f16_to_f32((uint16_t)all);
+    for (int i = 0; i < 32; i++) {
+        const unsigned h = b[32 + i / 2] >> i % 2 * 4;
+        const unsigned scale = words[i / 8] >> (i / 2 % 4 * 3) & 7;
+        put_shifted(iq1_book[b[i] | (h & 7) << 8], d * (float)(2 * scale + 1),
+                    h & 8 ? -0.125F : 0.125F, to + 8 * i);
+    }
+}
+
 /* ---- the table ---- */
 
 static const pl_gguf_type types[] = {

@@ -90,22 +90,15 @@ static pl_status put_value(const entries *e, pl_tensor *t, size_t i, pl_err *err
 static pl_status make(const entries *e, pl_datum **out, pl_err *err) {
     const int64_t dims[] = { (int64_t)e->n };
     pl_tensor *t[2] = { NULL, NULL };
-    pl_datum *pair[2] = { NULL, NULL };
     pl_status st = pl_tensor_new(e->key, 1, dims, &t[0], err);
     if (st == PL_OK) st = pl_tensor_new(e->value, 1, dims, &t[1], err);
     for (size_t i = 0; i < e->n && st == PL_OK; i++) {
         st = put_key(e, t[0], i, err);
         if (st == PL_OK) st = put_value(e, t[1], i, err);
     }
-    for (size_t k = 0; k < 2 && st == PL_OK; k++) {
-        st = pl_datum_of_tensor_take(t[k], &pair[k], err);
-        t[k] = NULL;
-    }
-    if (st == PL_OK) st = pl_datum_new_sequence(PL_TYPE_TENSOR, PL_UNDEFINED, pair, 2, out, err);
-    for (size_t k = 0; k < 2; k++) {
-        pl_tensor_unref(t[k]);
-        pl_datum_unref(pair[k]);
-    }
+    if (st == PL_OK) return pl_datum_of_map_take(t[0], t[1], out, err);
+    pl_tensor_unref(t[0]);
+    pl_tensor_unref(t[1]);
     return st;
 }
 

@@ -14,3 +14,15 @@ assert there == named and shown <= named, (there ^ named, shown - named)
 print(f"{folder}:", "; ".join(f"{name} {' '.join(v['value'] for v in values)}" for name, values in index.items()) or "nothing")
 END
 done
+# Large outputs are kept when they differ, not when they agree.
+cat >large.onnxtxt <<'TEXT'
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[600,600] x) => (float[600,600] y, float[600,600] z) { y = Abs(x) a = Sin(x) z = Neg(a) }
+TEXT
+for fault in Abs Sin; do
+    "$PLUMB" analyze large.onnxtxt --backend jit:fuse=off,inject=offset@$fault --save suspects -o "large-$fault" >/dev/null
+    python3 -c "
+import json, sys
+points = json.load(open('large-$fault/session.json'))['sync_points']
+print('$fault:', *[p['value'] for p in points if p['metadata']['a'].get('blob')])"
+done

@@ -9,6 +9,8 @@ try serve
 try analyze m.onnxtxt --backnd jit
 try analyze m.onnxtxt --backend jti -o s
 try analyze m.onnxtxt --backend jit:fues=off -o s
+try analyze m.onnxtxt --backend jit:disable=fodl -o s
+try analyze m.onnxtxt --hepl
 try analyze m.onnxtxt --backend jit --dim Batch=2 -o s
 try analyze m.onnxtxt --inject scale@Erff -o s
 try analyze m.onnxtxt --inject scael@Erf -o s
@@ -41,4 +43,6 @@ open("m.mlmodel", "wb").write(b"\xff" * 40)
 open("m.txt", "w").write("hello, this is no model\n")
 open("text.onnx", "w").write(open("m.onnxtxt").read())
 P
+echo "a session is no model: its inputs are not those that plumb generates"
+try analyze jit --backend jit -o s
 for f in net.pt old.pt m.tflite m.gguf m.mlmodel m.txt text.onnx jit .; do try run $f; done

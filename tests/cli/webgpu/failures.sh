@@ -1,4 +1,5 @@
 # A device that is lost, hangs or runs out of memory: exit 3 with the cause, nothing left running, and the next run works.
+# slow: four processes with a GPU in software, a minute under sanitizers on an idle machine
 source "$TESTS/webgpu/common.inc"
 cat >m.onnxtxt <<'TEXT'
 <ir_version: 8, opset_import: ["" : 17]>

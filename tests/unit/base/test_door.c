@@ -7,10 +7,13 @@
 #include <cmocka.h>
 /* clang-format on */
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,11 +89,19 @@ static void test_door__refuses_sockets(void **state) {
     close(fd);
 }
 
+/* Linux before 5.6 and qemu 7.2 have none: then no link is followed. */
+static bool has_openat2(void) {
+    const struct open_how how = { .flags = O_PATH };
+    const long fd = syscall(SYS_openat2, AT_FDCWD, "/", &how, sizeof how);
+    if (fd >= 0) close((int)fd);
+    return fd >= 0 || errno != ENOSYS;
+}
+
 static void test_door__lenient_follows_links_that_stay_inside(void **state) {
     (void)state;
     pl_dir *lenient = NULL;
     assert_int_equal(pl_dir_open_lenient(in_dir("in"), &lenient, NULL), PL_OK);
-    expect_map(lenient, "inside", PL_OK, "file");
+    expect_map(lenient, "inside", has_openat2() ? PL_OK : PL_E_INVALID, "file");
     expect_map(lenient, "out", PL_E_INVALID, "");
     expect_map(lenient, "up/secret", PL_E_INVALID, "");
     expect_map(lenient, "/etc/passwd", PL_E_INVALID, "");

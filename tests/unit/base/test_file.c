@@ -94,6 +94,44 @@ static void test_file_map__knows_whether_it_was_written_to(void **state) {
     free(zeros);
 }
 
+static long resident_pages(void) {
+    long total = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f == NULL || fscanf(f, "%ld %ld", &total, &resident) != 2) resident = -1;
+    if (f != NULL) fclose(f);
+    return resident;
+}
+
+static uint64_t sum_of(const pl_file_map *map) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < map->n_bytes; i++)
+        sum += map->data[i] * (i % 251 + 1);
+    return sum;
+}
+
+static void test_file_map__forgets_pages_but_not_bytes(void **state) {
+    (void)state;
+    enum { N = (16 << 20) + 5 };
+    uint8_t *bytes = malloc(N);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < N; i++)
+        bytes[i] = (uint8_t)(i * 7 >> 3);
+    assert_int_equal(pl_file_write(in_dir("many"), bytes, N, NULL), PL_OK);
+    free(bytes);
+    pl_file_map *map = NULL;
+    assert_int_equal(pl_file_map_open(in_dir("many"), &map, NULL), PL_OK);
+    const uint64_t sum = sum_of(map);
+    const long before = resident_pages(), page = sysconf(_SC_PAGESIZE);
+    pl_file_map_forget(map, map->data + 100, 200); /* no whole page */
+    pl_file_map_forget(map, map->data + 1, N - 2);
+    const long after = resident_pages();
+    if (before >= 0) assert_true(before - after > N / 2 / page);
+    assert_int_equal(sum_of(map), sum);
+    pl_file_map_forget(map, map->data + N, 0);
+    assert_int_equal(sum_of(map), sum);
+    pl_file_map_unref(map);
+}
+
 static void test_file_map__names_what_it_refuses(void **state) {
     (void)state;
     pl_file_map *map = NULL;
@@ -295,6 +333,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_file__reads_back_what_was_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__is_mapped_and_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__knows_whether_it_was_written_to, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_file_map__forgets_pages_but_not_bytes, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__names_what_it_refuses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_file_map__reads_pipes_and_devices, set_up, tear_down),

@@ -481,6 +481,27 @@ static void test_blame__lets_maxima_lose_nan(void **state) {
     release(&x);
 }
 
+/* NaN is not above a threshold, nor below: the number of the other side, or still NaN. */
+static void test_blame__lets_thresholds_lose_nan(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "(float[16] x) => (y) { h = Exp(x) y = ThresholdedRelu<alpha=0.5>(h) }",
+        "(float[16] x) => (y) { h = Exp(x) y = Shrink<lambd=0.5>(h) }"
+    };
+    const fault nan_[] = { { "h", (double)NAN, 1, 5 } };
+    for (size_t t = 0; t < sizeof(texts) / sizeof(texts[0]); t++) {
+        fixture x;
+        run(&x, texts[t], nan_, 1);
+        float *y = x.seen[x.model->graph->outputs[0]->id]->tensor->data;
+        for (int64_t i = 0; i < 16; i++)
+            if (isnan(y[i])) y[i] = 0;
+        judge(&x);
+        assert_int_equal(x.blame.n_groups, 1);
+        assert_string_equal(x.blame.groups[0].value, "h");
+        release(&x);
+    }
+}
+
 /* Numbers that need no rounding leave no choice: 5.5 is 6, though the value before was not seen. */
 static void test_blame__gives_exact_ties_no_slack(void **state) {
     (void)state;
@@ -814,6 +835,7 @@ int main(void) {
         cmocka_unit_test(test_blame__blames_a_shape_that_does_harm),
         cmocka_unit_test(test_blame__leaves_what_follows_a_wrong_shape_alone),
         cmocka_unit_test(test_blame__lets_maxima_lose_nan),
+        cmocka_unit_test(test_blame__lets_thresholds_lose_nan),
         cmocka_unit_test(test_blame__gives_exact_ties_no_slack),
         cmocka_unit_test(test_blame__finds_faults_in_half_precision_held_in_float),
         cmocka_unit_test(test_blame__names_swapped_inputs),

@@ -415,7 +415,8 @@ static void test_metric__products_of_a_scaled_constant_are_precise(void **state)
             round_to(floats[k], a, N);
             const truth t = truth_of(a, r, N, 2 * pl_dtype_unit_roundoff(floats[k]));
             for (int isa = 0; isa < PL_METRIC_SETS; isa++) {
-                const double rel = floats[k] == PL_F64 ? N * 0x1p-53 : rounding_of(floats[k], N);
+                const double rel =
+                    floats[k] == PL_F64 ? (double)N * 0x1p-53 : rounding_of(floats[k], N);
                 pl_metric_block b;
                 const int took = run_kernel(isa, k, a, r, N, t.floor, &b);
                 assert_int_not_equal(took, REFUSED);

@@ -58,6 +58,10 @@ static void test_value__what_nobody_looked_at_does_not_agree(void **state) {
         PL_VERDICT_WITHIN);
     assert_int_equal(of((pl_value_facts){ .paired = true, .compared = true, .exact = true }),
                      PL_VERDICT_SAME);
+    /* Zeros on both sides, because no element is defined. */
+    assert_int_equal(
+        of((pl_value_facts){ .paired = true, .compared = true, .exact = true, .undefined = true }),
+        PL_VERDICT_UNVERIFIED);
 }
 
 static void test_output__fails_by_rule_or_by_figures(void **state) {

@@ -5,6 +5,7 @@
 #include "flows/minify/oracle/oracle.h"
 #include "flows/minify/search/mini_state.h"
 #include "interp/interp.h"
+#include "ops/bound.h"
 
 /* NULL entries if the run did not finish. */
 static pl_status run_reference(pl_mini *m, const pl_mini_state *s, bool fp64, pl_datum ***out,
@@ -59,6 +60,7 @@ pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *s, pl_datum *con
         if (ref[i] == NULL || res[i] == NULL) continue;
         accuracy.precision = pl_output_precision(s->model, graph->outputs[i], NULL, &accuracy.flips,
                                                  &accuracy.floats);
+        accuracy.absolute = pl_value_absolute_error(graph->outputs[i], PL_UNDEFINED);
         PL_TRY_GOTO(done, st, pl_accuracy_compare(&accuracy, ref[i], res[i], gold[i], &check, err));
         PL_TRY_GOTO(done, st, pl_accuracy_settle(&moves, i, res[i], &check, err));
         PL_TRY_GOTO(done, st, pl_accuracy_bound(&moves, i, i, ref[i], &check, err));
@@ -83,6 +85,7 @@ pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *s, pl_datum *const *res
     pl_status st = PL_OK;
     accuracy.precision = pl_output_precision(s->model, s->model->graph->outputs[i], NULL,
                                              &accuracy.flips, &accuracy.floats);
+    accuracy.absolute = pl_value_absolute_error(s->model->graph->outputs[i], PL_UNDEFINED);
     PL_TRY_GOTO(done, st, run_reference(m, s, false, &ref, err));
     PL_TRY_GOTO(done, st, run_reference(m, s, true, &gold, err));
     moves.gold = gold;

@@ -332,6 +332,18 @@ static pl_status judge_accuracy(pl_oracle *o, const pl_side_run *run, pl_mini_st
     return pl_observed_add(out, &s, err);
 }
 
+/* Blame has no bound for complex numbers, sequences and optionals: only the predicate judges them.
+ */
+static bool has_unbounded_output(const pl_side_run *run) {
+    for (size_t i = 0; i < run->model->graph->n_outputs; i++) {
+        const pl_datum *d = run->plain[i];
+        if (d == NULL) continue;
+        if (d->kind != PL_TYPE_TENSOR) return true;
+        if (pl_dtype_class_of(d->tensor->dtype) == PL_CLASS_COMPLEX) return true;
+    }
+    return false;
+}
+
 static pl_status add_unstable(const pl_side_run *run, pl_observed *out, pl_err *err) {
     pl_signature s;
     pl_signature_init(&s);
@@ -476,7 +488,8 @@ static pl_status observe(pl_oracle *o, pl_mini_state *state, pl_observed *out, p
         st = add_unstable(&run, out, err);
     } else {
         st = judge(o, &run, state, out, err);
-        if (st == PL_OK && !out->invalid && o->m->options->accuracy)
+        const bool unbounded = out->n_items == 0 && has_unbounded_output(&run);
+        if (st == PL_OK && !out->invalid && (o->m->options->accuracy || unbounded))
             st = judge_accuracy(o, &run, state, out, err);
     }
     if (st == PL_OK && u->learning && out->n_items > 0 && !out->invalid) {

@@ -70,6 +70,7 @@ pl_repro pl_mini_repro(const pl_mini *m, const pl_mini_state *state, const pl_bu
                        .n_nodes_before = m->n_nodes_before,
                        .n_queries = m->oracle->n_queries,
                        .minified = true,
+                       .pack = m->options->pack != 0 || m->options->zip != 0,
                        .stable = m->options->stable_output != 0,
                        .seed = m->options->inputs->seed,
                        .timeout = m->options->timeout,
@@ -89,7 +90,7 @@ pl_status pl_mini_checkpoint(pl_mini *m, pl_err *err) {
     const double time = pl_api_seconds();
     if (m->checkpoints == NULL || pl_ahead_is_scout(m->ahead)) return PL_OK;
     pl_mini_state_measure(m->best, &now);
-    if (now.n_elements > LARGE_ELEMENTS && time - m->last_checkpoint < SECONDS_BETWEEN) {
+    if (now.n_elements > LARGE_ELEMENTS && time - m->last_checkpoint < (double)SECONDS_BETWEEN) {
         return PL_OK;
     }
     m->last_checkpoint = time;

@@ -18,6 +18,7 @@
 #include "tensor/file/zip.h"
 
 enum { TEXT_ELEMENTS_MAX = 1 << 16 };
+#define WHOLE_MAX (UINT64_C(256) << 20)
 
 /* ---- observing ---- */
 
@@ -112,14 +113,26 @@ static pl_status write_data(const char *dir, const char *folder, const char *kin
     return st;
 }
 
+/* Checkpoints are for plumb on this machine; a repro is for others, unless it is huge. */
+bool pl_repro_is_whole(const pl_repro *r) {
+    if (r->pack) return true;
+    return r->minified && !r->light && pl_model_weight_bytes(r->model) < WHOLE_MAX;
+}
+
 static pl_status write_model(const pl_repro *r, const char *dir, pl_buf *text, pl_buf *notes,
                              pl_err *err) {
     pl_err trouble = PL_ERR_INIT;
     char *path = pl_path_join(dir, "model.onnx");
     if (path == NULL) return pl_fail_memory(err, 1);
-    pl_status st = pl_model_write(r->model, path, false, err);
+    pl_status st = pl_repro_is_whole(r) ? pl_model_write(r->model, path, false, err)
+                                        : pl_model_write_referring(r->model, path, err);
     pl_free(path);
     PL_TRY(st);
+    if (r->minified && !r->light && !pl_repro_is_whole(r))
+        pl_buf_printf(notes,
+                      "%.1f GB of weights stay in the file they came from, which only plumb finds; "
+                      "option 'pack' copies them\n",
+                      1e-9 * (double)pl_model_weight_bytes(r->model));
     if (r->light) return PL_OK;
     st = pl_model_print(r->model, TEXT_ELEMENTS_MAX, text, &trouble);
     if (st == PL_OK) return write_text(dir, "model.onnxtxt", text, false, err);
@@ -136,7 +149,8 @@ static pl_status write_scripts(const pl_repro *r, const char *dir, pl_buf *notes
     } scripts[] = { { PL_SCRIPT_PYTHON, "repro_ort.py" },
                     { PL_SCRIPT_NODE, "repro_ort.js" },
                     { PL_SCRIPT_C, "repro_ort.c" } };
-    if (!pl_repro_is_ort(r) || r->no_data || r->expected == NULL) return PL_OK;
+    if (!pl_repro_is_ort(r) || r->no_data || r->expected == NULL || !pl_repro_is_whole(r))
+        return PL_OK;
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
         pl_buf buf = PL_BUF_INIT;
         pl_err trouble = PL_ERR_INIT;

@@ -27,6 +27,7 @@ typedef struct pl_repro {
     bool minified, one_minimal;
     bool stable;  /* without versions, CPU and times */
     bool light;   /* for a checkpoint: only model, inputs, repro.json and run.sh */
+    bool pack;    /* with its weights, however large */
     bool no_data; /* shapes and types only: inputs are generated again */
     uint64_t seed;
     double timeout;
@@ -48,6 +49,8 @@ typedef struct pl_repro {
     char outcome[400];
 } pl_repro;
 
+/* Has the folder all weights, or does the model name files that have them? */
+bool pl_repro_is_whole(const pl_repro *r);
 /* Runs the reference and the backend once, for expected and observed outputs. A failure of either
  * is noted, not an error. */
 pl_status pl_repro_observe(pl_repro *r, pl_err *err);

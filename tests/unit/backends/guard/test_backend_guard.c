@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -341,6 +342,51 @@ static void test_parcel__carries_everything(void **state) {
     pl_datum_unref(none);
 }
 
+/* Weights of one number travel as one element. */
+static void test_parcel__sends_one_number_once(void **state) {
+    const int64_t dims[] = { 3 << 20 }, few[] = { 3 };
+    static const float seven = 7;
+    pl_tensor *t = NULL, *almost = NULL;
+    pl_datum *d[2] = { NULL };
+    char a[] = "a", b[] = "b";
+    pl_parcel parcel;
+    int fd = -1;
+    (void)state;
+    assert_int_equal(pl_tensor_new_filled(PL_F32, 1, dims, &seven, &t, NULL), PL_OK);
+    assert_int_equal(pl_tensor_copy(t, &almost, NULL), PL_OK);
+    ((float *)almost->data)[dims[0] - 1] = 8;
+    assert_int_equal(pl_datum_of_tensor_take(t, &d[0], NULL), PL_OK);
+    assert_int_equal(pl_datum_of_tensor_take(almost, &d[1], NULL), PL_OK);
+    for (int i = 0; i < 2; i++) {
+        struct stat info;
+        const pl_parcel_item items[] = { { i == 0 ? a : b, d[i] } };
+        assert_int_equal(pl_parcel_write(items, 1, &fd, NULL), PL_OK);
+        assert_int_equal(fstat(fd, &info), 0);
+        assert_int_equal(info.st_size < 4096, i == 0);
+        assert_int_equal(pl_parcel_read(fd, false, &parcel, NULL), PL_OK);
+        assert_true(pl_datum_identical(parcel.items[0].datum, d[i]));
+        pl_parcel_release(&parcel);
+        close(fd);
+        pl_datum_unref(d[i]);
+    }
+    /* Declared for a small tensor, or with another number of bytes: refused. */
+    assert_int_equal(pl_tensor_new_zero(PL_F32, 1, few, &t, NULL), PL_OK);
+    assert_int_equal(pl_datum_of_tensor_take(t, &d[0], NULL), PL_OK);
+    const pl_parcel_item items[] = { { a, d[0] } };
+    assert_int_equal(pl_parcel_write(items, 1, &fd, NULL), PL_OK);
+    char bytes[512];
+    const ssize_t n = pread(fd, bytes, sizeof(bytes), 0);
+    close(fd);
+    pl_datum_unref(d[0]);
+    /* field 6 (12 bytes) becomes field 9 */
+    char *at = memmem(bytes, (size_t)n, "\x30\x0c", 2);
+    assert_non_null(at);
+    *at = 0x48;
+    assert_int_equal(pl_parcel_write_bytes(bytes, (size_t)n, &fd, NULL), PL_OK);
+    assert_int_equal(pl_parcel_read(fd, false, &parcel, NULL), PL_E_BACKEND);
+    close(fd);
+}
+
 /* Every byte of a parcel flipped in turn: an answer or an error, never a crash. */
 static void test_parcel__survives_flipped_bytes(void **state) {
     pl_tensor *t = NULL;
@@ -385,6 +431,7 @@ int main(void) {
         cmocka_unit_test(test_guard__leaves_no_files),
         cmocka_unit_test(test_guard__needs_no_standard_streams),
         cmocka_unit_test(test_parcel__carries_everything),
+        cmocka_unit_test(test_parcel__sends_one_number_once),
         cmocka_unit_test(test_parcel__survives_flipped_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

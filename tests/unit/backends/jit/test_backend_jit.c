@@ -394,7 +394,7 @@ static void test_jit__takes_long_chains(void **state) {
     query_run(&q, "jit", false, 0);
     assert_int_equal(q.status, PL_OK);
     for (int k = 0; k < 4; k++)
-        assert_true(((const float *)q.out[0]->tensor->data)[k] == N / 2.0f);
+        assert_true(((const float *)q.out[0]->tensor->data)[k] == (float)N / 2.0f);
     query_release(&q);
     pl_buf_release(&text);
 }

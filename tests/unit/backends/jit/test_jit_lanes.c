@@ -24,9 +24,9 @@ static float mixed(int64_t i) {
     return (float)((i * 7919 + 13) % 2003 - 1001) / 250.0f;
 }
 
-/* Runs a graph with one input "float[…] x"; the output is the caller's. */
-static pl_datum *run(const char *graph, const char *spec, int rank, const int64_t *dims,
-                     float (*fill)(int64_t i)) {
+/* Runs a graph with one input x of a float type; the output is the caller's. */
+static pl_datum *run_of(pl_dtype dtype, const char *graph, const char *spec, int rank,
+                        const int64_t *dims, float (*fill)(int64_t i)) {
     pl_err err = PL_ERR_INIT;
     pl_model *model = NULL;
     pl_backend *backend = NULL;
@@ -36,9 +36,11 @@ static pl_datum *run(const char *graph, const char *spec, int rank, const int64_
     const pl_compile_options compile = { .seed = 1 };
     pl_status st = pl_model_parse_graph(graph, 17, &model, &err);
     if (st == PL_OK) st = pl_ops_resolve(model, &err);
-    if (st == PL_OK) st = pl_tensor_new(PL_F32, rank, dims, &t, &err);
-    for (int64_t i = 0; st == PL_OK && i < t->n_elements; i++)
-        ((float *)t->data)[i] = fill(i);
+    if (st == PL_OK) st = pl_tensor_new(dtype, rank, dims, &t, &err);
+    for (int64_t i = 0; st == PL_OK && i < t->n_elements; i++) {
+        const float x = fill(i);
+        pl_store_f32(dtype, &x, (char *)t->data + (size_t)i * pl_dtype_bytes(dtype), 1);
+    }
     if (st == PL_OK) st = pl_datum_of_tensor_take(t, &in, &err);
     if (st == PL_OK) st = pl_backend_open(spec, NULL, &backend, &err);
     if (st == PL_OK) st = pl_program_new(backend, model, &compile, &program, &err);
@@ -49,6 +51,11 @@ static pl_datum *run(const char *graph, const char *spec, int rank, const int64_
     pl_backend_close(backend);
     pl_model_free(model);
     return out;
+}
+
+static pl_datum *run(const char *graph, const char *spec, int rank, const int64_t *dims,
+                     float (*fill)(int64_t i)) {
+    return run_of(PL_F32, graph, spec, rank, dims, fill);
 }
 
 static bool same_bits(const pl_datum *a, const pl_datum *b) {
@@ -79,6 +86,43 @@ static void test_lanes__bits_do_not_depend_on_the_place(void **state) {
         pl_datum_unref(some);
     }
     pl_datum_unref(all);
+}
+
+/* All of half's range: normal and subnormal, ties, what overflows, infinities and NaN. */
+static float halves(int64_t i) {
+    static const float odd[] = {
+        0.0f,     -0.0f,     65504.0f, 0x1p-24f,   -0x1p-24f, 0x1p-14f,
+        INFINITY, -INFINITY, NAN,      0x1.004p0f, 255.9f,    -0x1.8p-20f
+    };
+    enum { N_ODD = sizeof(odd) / sizeof(odd[0]) };
+    if (i % 3 == 0) return odd[i / 3 % N_ODD];
+    return ldexpf(mixed(i), (int)(i * 31 % 29) - 18);
+}
+
+/* Exact operations, rounded after each: the same bits as eager, at every place of a row. */
+static void test_lanes__halves_are_rounded_as_eager_does(void **state) {
+    char graph[400];
+    (void)state;
+    for (size_t i = 0; i < N_LENGTHS; i++) {
+        const int64_t n = lengths[i];
+        snprintf(graph, sizeof(graph),
+                 "g (float16[%lld] x) => (float16[%lld] y) { a = Mul(x, x) b = Add(a, x) "
+                 "c = Relu(b) d = Cast<to=1>(c) e = Sqrt(d) f = Cast<to=10>(e) y = Sub(f, x) }",
+                 (long long)n, (long long)n);
+        pl_datum *want = run_of(PL_F16, graph, "eager:threads=1", 1, &n, halves);
+        pl_datum *got = run_of(PL_F16, graph, "jit:threads=1", 1, &n, halves);
+        for (int64_t k = 0; k < n; k++) {
+            uint16_t x, y;
+            memcpy(&x, (const char *)want->tensor->data + 2 * k, sizeof(x));
+            memcpy(&y, (const char *)got->tensor->data + 2 * k, sizeof(y));
+            const bool nan = (x & 0x7fff) > 0x7c00 && (y & 0x7fff) > 0x7c00;
+            if (x != y && !nan)
+                fail_msg("element %lld of %lld: 0x%04x, expected 0x%04x", (long long)k,
+                         (long long)n, y, x);
+        }
+        pl_datum_unref(want);
+        pl_datum_unref(got);
+    }
 }
 
 static void test_lanes__bits_do_not_depend_on_threads(void **state) {
@@ -303,6 +347,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lanes__scales_of_rows_and_channels),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_the_place),
+        cmocka_unit_test(test_lanes__halves_are_rounded_as_eager_does),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_threads),
         cmocka_unit_test(test_lanes__rows_of_every_length),
         cmocka_unit_test(test_lanes__special_values),

@@ -62,7 +62,7 @@ static void check_queues(const pl_schedule *s) {
                         (up->rank == x->rank && up->cost >= x->cost));
         }
     }
-    assert_true(fabs(sum - s->waiting) <= 1e-9 * (1 + sum) * N);
+    assert_true(fabs(sum - s->waiting) <= 1e-9 * (1 + sum) * (double)N);
 }
 
 /* Workers that work, end and die at random: each item is done exactly once, after all its steps, or

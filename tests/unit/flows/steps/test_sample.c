@@ -41,7 +41,7 @@ static void check_counts(const char *text, const double *weights) {
     for (int64_t at = 0; at < DRAWS; at++)
         count[draw(text, logits, at)]++;
     for (int i = 0; i < N; i++) {
-        const double p = weights[i] / sum, expected = p * DRAWS;
+        const double p = weights[i] / sum, expected = p * (double)DRAWS;
         assert_true(fabs((double)count[i] - expected) <= 5 * sqrt(expected * (1 - p)));
     }
 }
