@@ -43,7 +43,7 @@ await test("part 2, page: one file, no request leaves it, the layout runs in a w
   await page.reload();
   await page.waitForSelector("#app[data-ready]");
   equal(asked.filter((u) => !u.startsWith(`http://127.0.0.1:${server.port}/`) && !u.startsWith("blob:") && !u.startsWith("data:")), []);
-  equal(page.workers().length, 1);
+  await becomes(() => page.workers().length, 1, "workers"); // Chromium tells of them on its own
   equal(page.problems, []);
   await page.context().close();
 });

@@ -100,7 +100,7 @@ await test("report: search by name, shape, attribute, metric, verdict; groups by
   equal(await all("nosuchthing"), [], "nothing");
   ok(await page.locator("#nothing").isVisible(), "and it says so");
   await page.click("#show-all");
-  equal((await values(page)).length, session.sync_points.length, "everything again");
+  await becomes(async () => (await values(page)).length, session.sync_points.length, "everything again"); // the list has its height a frame later
   equal(await found("[1,8,*,24]"), expect(() => true), "shape");
   equal(await found("[1,9,*,24]"), [], "another shape");
   equal(await found("axis=1"), expect((p) => p.op === "Softmax"), "attribute");

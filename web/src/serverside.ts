@@ -81,8 +81,10 @@ class Noted {
   private async save(typed = false): Promise<void> {
     this.changed(typed);
     this.dirty = true;
-    if (this.saving) return;
-    this.saving = true;
+    this.saving ??= this.send();
+    await this.saving;
+  }
+  private async send(): Promise<void> {
     try {
       while (this.dirty) {
         this.dirty = false;
@@ -91,10 +93,15 @@ class Noted {
     } catch (e) {
       alert(`not saved: ${(e as Error).message}`);
     }
-    this.saving = false;
+    this.saving = null;
+  }
+  /** What the server makes of the notes has all of them. */
+  async saved(): Promise<void> {
+    await this.loaded;
+    await this.saving;
   }
   private dirty = false;
-  private saving = false;
+  private saving: Promise<void> | null = null; // until it is over
   toggle(list: "pins" | "accepted", value: string): void {
     this.change((n) => {
       n[list] = n[list].includes(value) ? n[list].filter((x) => x !== value) : [...n[list], value];
@@ -218,7 +225,11 @@ export function addServerSide(server: Server, app: App, inspector: Inspector, to
     title:
       "save the accepted divergences for plumb compare --baseline and analyze --baseline; they are also in the session folder",
     hidden: true,
-    onclick: () => void download(server, "/api/baseline", "baseline.json").catch(alerts),
+    onclick: () =>
+      void noted
+        .saved()
+        .then(() => download(server, "/api/baseline", "baseline.json"))
+        .catch(alerts),
   });
   tools.append(pins, undo, baseline);
   const dialog = addCompare(server, app, tools);

@@ -15,8 +15,8 @@ echo "exit ${PIPESTATUS[0]}"
 plumb=$!
 browser=
 for _ in $(seq 600); do
-    # the guarded child's child is the browser; its arguments say so
-    guard=$(pgrep -P $plumb plumb-guard) && child=$(pgrep -P "$guard") && browser=$(pgrep -P "$child" -f remote-debugging-pipe) && break
+    # the guarded child's child is the browser; its arguments say so (the guard also adopts what the browser left behind)
+    guard=$(pgrep -o -P $plumb plumb-guard) && child=$(pgrep -d, -P "$guard") && browser=$(pgrep -o -P "$child" -f remote-debugging-pipe) && break
     sleep 0.05
 done
 kill -9 $browser
