@@ -20,6 +20,19 @@ void pl_alloc_keep_freed(void) {
 #endif
 }
 
+void pl_alloc_keep_large(void) {
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, -1);
+#endif
+}
+
+void pl_alloc_give_back(void) {
+#ifdef M_MMAP_THRESHOLD
+    malloc_trim(0);
+#endif
+}
+
 /* Allocations that may still succeed; negative = no limit. The globals of src/base: they exist for
  * tests and nothing else writes to them. */
 static atomic_long allocations_left = -1;

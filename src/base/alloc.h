@@ -26,6 +26,11 @@ void pl_free(void *p);
  * returning it to the system. Tensors come and go by the thousand, and fresh pages cost more than
  * small operators. */
 void pl_alloc_keep_freed(void);
+/* The same for allocations of any size, which a runtime makes for each copy of the weights: the
+ * copies come one after the other. */
+void pl_alloc_keep_large(void);
+/* Returns what is free to the system. */
+void pl_alloc_give_back(void);
 
 /* Whether a request of this size may be made at all: for allocators beside this one. */
 bool pl_may_allocate(size_t n_bytes);

@@ -22,6 +22,7 @@ typedef struct child {
     int socket;
     bool confined;    /* Landlock and seccomp are active */
     bool limited;     /* in a cgroup of the guard */
+    bool gave_back;   /* memory that compiling left free */
     pl_backend *warm; /* inherited */
     pl_backend *backend;
     pl_program *program;
@@ -175,6 +176,7 @@ static pl_status do_compile(child *c, const pl_guard_msg *m, pl_guard_msg *reply
                                 .threads = (int)m->compile.threads,
                                 .any_shape = m->compile.any_shape != 0,
                                 .record = m->compile.record != 0 };
+    if (c->source.record != 0) pl_alloc_keep_large();
     PL_TRY(pl_program_of_source(c->backend, &c->source, &c->program, err));
     pl_guard_msg_init(reply, PL_MSG_COMPILED);
     reply->compiled.n_hooks = pl_program_hooks(c->program);
@@ -275,6 +277,8 @@ static pl_status run_parcel(child *c, const pl_guard_msg *m, const pl_parcel *pa
         .record = recording ? info : NULL
     };
     const pl_status st = pl_program_run_args(c->program, &args, err);
+    if (recording && !c->gave_back) pl_alloc_give_back();
+    c->gave_back = c->gave_back || recording;
     pl_free(names);
     return st;
 }

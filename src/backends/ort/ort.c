@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "backends/backend_int.h"
-#include "backends/ort/ort_int.h"
+#include "backends/ort/ort_widen.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/nearest.h"
@@ -152,6 +152,7 @@ static plumb_status ort_open(const plumb_host *host, const plumb_option *o, size
     ort->threads = (int)pl_option_int(o, n, "threads", -1);
     ort->deterministic = pl_option_value(o, n, "deterministic") != NULL;
     ort->weights_apart = pl_option_value(o, n, "weights-apart") != NULL;
+    ort->weights_half = pl_option_value(o, n, "weights-half") != NULL;
     pl_status st = copy_list(pl_option_value(o, n, "disable"), ';', &ort->disable, err);
     if (st == PL_OK) st = copy_list(pl_option_value(o, n, "providers"), '+', &ort->providers, err);
     if (st == PL_OK) st = open_env(ort, pl_option_value(o, n, "lib"), err);
@@ -211,6 +212,24 @@ static pl_status add_providers(const pl_ort *ort, void *options, pl_err *err) {
     return PL_OK;
 }
 
+static pl_status disable_passes(const pl_ort *ort, const pl_ort_session_args *args, void *options,
+                                pl_err *err) {
+    pl_buf names = PL_BUF_INIT;
+    if (ort->disable == NULL && args->skip == NULL) return PL_OK;
+    pl_buf_printf(&names, "%s%s%s", ort->disable != NULL ? ort->disable : "",
+                  ort->disable != NULL && args->skip != NULL ? ";" : "",
+                  args->skip != NULL ? args->skip : "");
+    const pl_status st =
+        !pl_buf_ok(&names) ? pl_fail_memory(err, names.n_bytes)
+                           : pl_ort_check(&ort->env.api,
+                                          ort->env.api.AddSessionConfigEntry(
+                                              options, "optimization.disable_specified_optimizers",
+                                              pl_buf_str(&names)),
+                                          "set an option", err);
+    pl_buf_release(&names);
+    return st;
+}
+
 static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args, void *options,
                              pl_err *err) {
     const pl_ort_api *api = &ort->env.api;
@@ -221,10 +240,8 @@ static pl_status set_options(const pl_ort *ort, const pl_ort_session_args *args,
     SET(SetInterOpNumThreads(options, 1));
     if (args->idle) SET(AddSessionConfigEntry(options, "session.intra_op.allow_spinning", "0"));
     if (ort->deterministic) SET(SetDeterministicCompute(options, 1));
-    if (ort->disable != NULL) {
-        SET(AddSessionConfigEntry(options, "optimization.disable_specified_optimizers",
-                                  ort->disable));
-    }
+    if (args->unpacked) SET(AddSessionConfigEntry(options, "session.disable_prepacking", "1"));
+    PL_TRY(disable_passes(ort, args, options, err));
     if (args->folder != NULL) {
         SET(AddSessionConfigEntry(options, "session.model_external_initializers_file_folder_path",
                                   args->folder));
@@ -335,12 +352,34 @@ pl_status pl_ort_outputs_read(const pl_ort_program *p, void *const *values, pl_d
 
 /* ---- programs ---- */
 
+static pl_ort_session_args plain_args(const pl_ort_program *p) {
+    return (pl_ort_session_args){ .onnx = p->source.onnx,
+                                  .n_onnx = p->source.n_onnx,
+                                  .path = p->source.path,
+                                  .level = p->ort->level,
+                                  .threads = p->threads,
+                                  .idle = p->source.record != 0 };
+}
+
+pl_status pl_ort_open_plain(pl_ort_program *p, pl_err *err) {
+    const pl_ort_session_args args = plain_args(p);
+    if (p->session != NULL) return PL_OK;
+    if (p->widens) pl_ort_record_close(p);
+    return pl_ort_session_new(p->ort, &args, &p->session, err);
+}
+
+void pl_ort_close_plain(pl_ort_program *p) {
+    pl_ort_bind_release(p);
+    if (p->session != NULL) p->ort->env.api.ReleaseSession(p->session);
+    p->session = NULL;
+}
+
 static void ort_free(void *program) {
     pl_ort_program *p = program;
     if (p == NULL) return;
-    pl_ort_bind_release(p);
     pl_ort_record_release(p);
-    if (p->session != NULL) p->ort->env.api.ReleaseSession(p->session);
+    pl_ort_drop_ahead(p);
+    pl_ort_close_plain(p);
     pl_free(p->optional);
     pl_free(p->folder);
     pl_ort_places_release(p);
@@ -391,12 +430,7 @@ static plumb_status ort_compile(void *self, const plumb_source *source, void **p
     p->source = *source;
     p->threads = ort->threads >= 0 ? ort->threads : source->threads;
     if (source->path != NULL) p->folder = pl_path_dirname(source->path);
-    pl_ort_session_args args = { .onnx = source->onnx,
-                                 .n_onnx = source->n_onnx,
-                                 .path = source->path,
-                                 .level = ort->level,
-                                 .threads = p->threads,
-                                 .idle = source->record != 0 };
+    pl_ort_session_args args = plain_args(p);
     PL_TRY_GOTO(done, st,
                 source->record != 0 ? pl_ort_record_compile(p, &args, err)
                                     : pl_ort_session_new(ort, &args, &p->session, err));
@@ -424,6 +458,8 @@ static plumb_status ort_run(void *program, const plumb_run_args *args, plumb_err
     pl_ort_program *p = program;
     pl_err *err = error;
     if (args->hook != NULL) return pl_ort_record(p, args, err);
+    if (p->session == NULL && pl_ort_take_ahead(p, args)) return PL_OK;
+    PL_TRY(pl_ort_open_plain(p, err));
     if (pl_ort_bind_wanted(p)) {
         PL_TRY(pl_ort_bind_submit(p, args, err));
         return pl_ort_places_keep(p, args, err);
@@ -512,6 +548,8 @@ static const plumb_option_def options[] = {
     { "lib", "FILE", "path of libonnxruntime.so" },
     { "deterministic", NULL, "ask for deterministic kernels (1.18 and later)" },
     { "weights-apart", NULL, "save weights of the optimised graph in a file (as above 2 GB)" },
+    { "weights-half", NULL,
+      "save float16 weights of the optimised graph as they are (as above 256 MB)" },
     { "disable", "NAME+NAME", "optimisers to disable, by name (1.18 and later)" },
     { "providers", "X+Y", "execution providers in order: WebGPU, CUDA, TensorRT, XNNPACK, ..." },
     { "device", "system|software", "Vulkan driver of WebGPU: the system's, or SwiftShader" },

@@ -6,6 +6,7 @@
 #include "backends/ort/ort_device.h"
 #include "backends/ort/ort_map.h"
 #include "backends/ort/ort_value.h"
+#include "onnx/onnx.h"
 
 typedef struct pl_ort {
     pl_ort_env env;
@@ -17,6 +18,7 @@ typedef struct pl_ort {
     pl_ort_device device; /* for the provider WebGPU; text "" = not requested */
     bool device_failed;   /* to start */
     bool weights_apart;   /* save weights of the optimised graph in a file of their own */
+    bool weights_half;    /* save half weights of the optimised graph as they are */
 } pl_ort;
 
 typedef struct pl_ort_session_args {
@@ -27,6 +29,9 @@ typedef struct pl_ort_session_args {
     const char *save_to; /* where ORT writes the optimised model; NULL = nowhere */
     const char
         *weights; /* name of a file beside save_to for its weights; NULL = within the model */
+    const char
+        *skip; /* passes to disable beside those of the options, separated by ';'; NULL = none */
+    bool unpacked; /* the session is not run: kernels do not prepare weights */
     int level;
     int threads;
     bool idle;           /* threads sleep between operators instead of spinning */
@@ -55,7 +60,10 @@ typedef struct pl_ort_program {
     pl_buf split;  /* the same with Relu split off (ort_split.h); empty = nothing split */
     bool no_split; /* splitting changed the outputs or failed to load */
     bool within;   /* ORT cannot load its graph with weights apart: they are within it */
-    pl_buf whole;  /* `graph` with its weights, when asked for */
+    bool widens;   /* half weights are saved as they are (ort_widen.h) */
+    pl_datum **ahead, **ahead_in; /* outputs of a plain run made ahead, and its inputs */
+    pl_onnx_refer refer;          /* where graphs made of the optimised one have their weights */
+    pl_buf whole;                 /* `graph` with its weights, when asked for */
     void *watch_session;
     pl_ort_watch *watched; /* values to show, in order of execution; names live in the models */
     size_t n_watched, n_hidden;
@@ -74,10 +82,15 @@ void pl_ort_values_release(const pl_ort_program *p, void **values, size_t n_valu
 pl_status pl_ort_outputs_read(const pl_ort_program *p, void *const *values, pl_datum **out,
                               pl_err *err);
 
+/* The session of the model as given. It is closed where there is memory for one only. */
+pl_status pl_ort_open_plain(pl_ort_program *p, pl_err *err);
+void pl_ort_close_plain(pl_ort_program *p);
+
 /* ort_record.c */
 pl_status pl_ort_record_compile(pl_ort_program *p, pl_ort_session_args *args, pl_err *err);
 pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err);
 pl_status pl_ort_record(pl_ort_program *p, const plumb_run_args *args, pl_err *err);
+void pl_ort_record_close(pl_ort_program *p); /* the session that shows values */
 void pl_ort_record_release(pl_ort_program *p);
 pl_status pl_ort_record_executed(pl_ort_program *p, pl_bytes *out,
                                  pl_err *err); /* self-contained */

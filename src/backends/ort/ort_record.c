@@ -11,6 +11,7 @@
 #include "backends/ort/ort_int.h"
 #include "backends/ort/ort_lift.h"
 #include "backends/ort/ort_split.h"
+#include "backends/ort/ort_widen.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/size.h"
@@ -75,14 +76,22 @@ static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
         if (!is_output(p, watched[i].name)) pl_onnx_put_output(&onnx, watched[i].name);
     }
     const bool is_saved = own || (p->saved != NULL && bytes.data == p->saved->data);
+    pl_buf others = PL_BUF_INIT;
+    if (p->widens && is_saved) {
+        pl_ort_widening_only(&others);
+        level = p->ort->level;
+    }
     const pl_ort_session_args args = { .onnx = onnx.data,
                                        .n_onnx = onnx.n_bytes,
                                        .folder = is_saved ? folder_of_saved(p) : p->folder,
+                                       .skip = others.n_bytes > 0 ? pl_buf_str(&others) : NULL,
                                        .level = level,
                                        .threads = p->threads,
                                        .idle = true };
-    const pl_status st = pl_buf_ok(&onnx) ? pl_ort_session_new(p->ort, &args, out, err)
-                                          : pl_fail_memory(err, bytes.n_bytes);
+    const pl_status st = pl_buf_ok(&onnx) && pl_buf_ok(&others)
+                             ? pl_ort_session_new(p->ort, &args, out, err)
+                             : pl_fail_memory(err, bytes.n_bytes);
+    pl_buf_release(&others);
     if (own && pl_buf_ok(&onnx)) {
         onnx.n_bytes = bytes.n_bytes;
         p->split = onnx;
@@ -93,6 +102,12 @@ static pl_status open_showing(pl_ort_program *p, pl_bytes bytes, int level,
 }
 
 /* ---- the optimised graph ---- */
+
+static pl_status load_original(pl_ort_program *p, pl_err *err) {
+    const pl_bytes bytes = { p->source.onnx, p->source.n_onnx };
+    if (p->original != NULL) return PL_OK;
+    return pl_model_read_bytes(bytes, NULL, p->folder, "the model", &p->original, err);
+}
 
 /* Keeps what ORT saved. Weights of their own file live as long as the program. */
 static pl_status keep_saved(pl_ort_program *p, char **dir, const char *file, bool apart,
@@ -135,6 +150,8 @@ static pl_status compile_any(pl_ort_program *p, pl_ort_session_args *args, void 
 /* Compiles the model and saves the graph that was made of it in one go: folding weights twice costs
  * more than many runs. A graph that cannot be saved is left to load_optimised. */
 pl_status pl_ort_record_compile(pl_ort_program *p, pl_ort_session_args *args, pl_err *err) {
+    if (load_original(p, NULL) == PL_OK) p->widens = pl_ort_widens(p->ort, p->original);
+    if (p->widens) return pl_ort_open_plain(p, err);
     const pl_status st = compile_any(p, args, &p->session, NULL);
     if (st != PL_E_BACKEND) return st == PL_OK ? st : compile_any(p, args, &p->session, err);
     return pl_ort_session_new(p->ort, args, &p->session, err);
@@ -149,7 +166,12 @@ static pl_status save_optimised(pl_ort_program *p, pl_err *err) {
                                  .level = p->ort->level,
                                  .threads = p->threads,
                                  .idle = true };
-    const pl_status st = compile_any(p, &args, &session, err);
+    if (p->widens) {
+        args.skip = pl_ort_widening;
+        args.unpacked = true;
+    }
+    const pl_status st = p->widens ? compile_saving(p, &args, false, &session, err)
+                                   : compile_any(p, &args, &session, err);
     if (session != NULL) p->ort->env.api.ReleaseSession(session);
     return st;
 }
@@ -161,16 +183,19 @@ static pl_status load_optimised(pl_ort_program *p, pl_err *err) {
                                &p->graph, err);
 }
 
+/* Graphs made of the optimised one have their weights where it has them: in files below a folder.
+ */
 static const char *name_weights(void *ctx, const pl_file_map *file) {
-    (void)ctx;
-    return strcmp(pl_path_basename(file->path), weights_name) == 0 ? weights_name : NULL;
+    const char *folder = ctx;
+    const size_t n = strlen(folder);
+    return strncmp(file->path, folder, n) == 0 && file->path[n] == '/' ? file->path + n + 1 : NULL;
 }
 
-static const pl_onnx_refer refer_weights = { .name = name_weights };
-
-/* Graphs made of the optimised one have their weights where it has them. */
-static const pl_onnx_refer *refer_of(const pl_ort_program *p) {
-    return p->saved_folder != NULL ? &refer_weights : NULL;
+/* NULL: the weights are within the graph. */
+static const pl_onnx_refer *refer_of(pl_ort_program *p) {
+    char *folder = p->saved_folder != NULL ? p->saved_folder : p->widens ? p->folder : NULL;
+    p->refer = (pl_onnx_refer){ .name = name_weights, .ctx = folder };
+    return folder == NULL ? NULL : &p->refer;
 }
 
 /* Tries all values at once; if ORT refuses some (unknown type), bisects to find them. */
@@ -194,18 +219,20 @@ static pl_status keep_showable(pl_ort_program *p, pl_bytes bytes, pl_ort_watch *
     return PL_OK;
 }
 
-static pl_status load_original(pl_ort_program *p, pl_err *err) {
-    const pl_bytes bytes = { p->source.onnx, p->source.n_onnx };
-    if (p->original != NULL) return PL_OK;
-    return pl_model_read_bytes(bytes, NULL, p->folder, "the model", &p->original, err);
-}
-
 static pl_status list_optimised(pl_ort_program *p, pl_err *err) {
     PL_TRY(load_original(p, err));
     if (p->map == NULL) PL_TRY(pl_ort_map_new(p->original, p->graph, &p->map, err));
     pl_free(p->watched);
     p->watched = NULL;
-    return pl_ort_watch_list(p->graph, p->map, &p->watched, &p->n_watched, err);
+    PL_TRY(pl_ort_watch_list(p->graph, p->map, &p->watched, &p->n_watched, err));
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_watched; i++) {
+        const pl_value *value = pl_graph_find(p->graph->graph, p->watched[i].name);
+        if (!p->widens || value == NULL || !pl_ort_widens_weight(value))
+            p->watched[n++] = p->watched[i];
+    }
+    p->n_watched = n;
+    return PL_OK;
 }
 
 /* The graph to record: the split one if there is one. */
@@ -233,7 +260,7 @@ static void split_optimised(pl_ort_program *p) {
     p->n_watched = n;
 }
 
-static void drop_watch_session(pl_ort_program *p) {
+void pl_ort_record_close(pl_ort_program *p) {
     if (p->watch_session != NULL) p->ort->env.api.ReleaseSession(p->watch_session);
     p->watch_session = NULL;
 }
@@ -253,24 +280,45 @@ static void drop_saved(pl_ort_program *p) {
     p->saved_folder = NULL;
 }
 
-pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
-    if (p->watch_session != NULL) return PL_OK;
+/* Which values there are to show. */
+static pl_status list_values(pl_ort_program *p, pl_err *err) {
     if (p->graph == NULL) PL_TRY(load_optimised(p, err));
     PL_TRY(list_optimised(p, err));
     split_optimised(p);
-    const size_t n_all = p->n_watched;
     p->n_hidden = count_bodies(p->graph->graph);
     p->has_bodies = p->n_hidden > 0;
+    return PL_OK;
+}
+
+/* ORT cannot load the graph that was made. True if there is another way to make it. */
+static bool make_otherwise(pl_ort_program *p) {
+    if (p->split.n_bytes > 0) {
+        p->no_split = true;
+        return true;
+    }
+    if (p->widens) {
+        p->widens = false;
+    } else if (p->saved_folder != NULL && !p->ort->weights_apart && !p->within) {
+        p->within = true;
+    } else {
+        return false;
+    }
+    drop_saved(p);
+    return true;
+}
+
+/* Opens the session that shows the values. Widened weights are twice the model, so the session of
+ * the model as given is closed first: the next plain run opens it again. */
+static pl_status open_watch(pl_ort_program *p, pl_err *err) {
+    if (p->watch_session != NULL) return PL_OK;
+    if (p->watched == NULL) PL_TRY(list_values(p, err));
+    if (p->widens) pl_ort_close_plain(p);
+    const size_t n_all = p->n_watched;
     const pl_bytes bytes = recorded_graph(p);
     if (open_showing(p, bytes, 0, p->watched, n_all, &p->watch_session, NULL) != PL_OK) {
-        if (p->split.n_bytes > 0) { /* ORT cannot load the split graph */
-            p->no_split = true;
-            return pl_ort_record_prepare(p, err);
-        }
-        if (p->saved_folder != NULL && !p->ort->weights_apart && !p->within) {
-            p->within = true;
-            drop_saved(p);
-            return pl_ort_record_prepare(p, err);
+        if (make_otherwise(p)) {
+            PL_TRY(list_values(p, err));
+            return open_watch(p, err);
         }
         PL_TRY(keep_showable(p, bytes, p->watched, n_all, &p->n_watched, err));
         p->n_hidden += n_all - p->n_watched;
@@ -279,8 +327,13 @@ pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
     return pl_ort_map_unique(p->watched, p->n_watched, err);
 }
 
+pl_status pl_ort_record_prepare(pl_ort_program *p, pl_err *err) {
+    if (p->watched == NULL) PL_TRY(list_values(p, err));
+    return p->widens ? PL_OK : open_watch(p, err);
+}
+
 void pl_ort_record_release(pl_ort_program *p) {
-    drop_watch_session(p);
+    pl_ort_record_close(p);
     drop_saved(p);
     pl_model_free(p->original);
     pl_buf_release(&p->whole);
@@ -289,7 +342,7 @@ void pl_ort_record_release(pl_ort_program *p) {
 pl_status pl_ort_record_executed(pl_ort_program *p, pl_bytes *out, pl_err *err) {
     PL_TRY(pl_ort_record_prepare(p, err));
     *out = (pl_bytes){ p->saved->data, p->saved->n_bytes };
-    if (p->saved_folder == NULL) return PL_OK;
+    if (refer_of(p) == NULL) return PL_OK;
     if (p->whole.n_bytes == 0) PL_TRY(pl_model_serialize(p->graph, &p->whole, err));
     *out = (pl_bytes){ (const uint8_t *)p->whole.data, p->whole.n_bytes };
     return PL_OK;
@@ -399,6 +452,11 @@ static pl_status run_group(group *g, void *session, const pl_ort_watch *watched,
     return st;
 }
 
+static pl_status run_plain(group *g, pl_err *err) {
+    PL_TRY(pl_ort_open_plain(g->p, err));
+    return run_group(g, g->p->session, NULL, 0, err);
+}
+
 /* How many of the next values fit into memory together, at least one. A value of unknown size
  * counts as the average of the last group; a group has at most twice as many of these as the last
  * group had values. */
@@ -440,7 +498,7 @@ static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, 
         const bool all = g->args->memory_limit == 0 || size == p->n_watched;
         void *own = NULL;
         if (!all) {
-            drop_watch_session(p); /* it holds another copy of the weights */
+            pl_ort_record_close(p); /* it holds another copy of the weights */
             PL_TRY(open_showing(p, recorded_graph(p), 0, wanted + done, size, &own, err));
         }
         const pl_status st =
@@ -457,8 +515,7 @@ static pl_status record_watched(group *g, const pl_ort_watch *wanted, size_t n, 
     return PL_OK;
 }
 
-static pl_status open_model(const pl_ort_program *p, const pl_model *model, void **out,
-                            pl_err *err) {
+static pl_status open_model(pl_ort_program *p, const pl_model *model, void **out, pl_err *err) {
     pl_buf onnx = PL_BUF_INIT;
     pl_status st = pl_model_serialize_referring(model, refer_of(p), &onnx, err);
     if (st == PL_OK && !pl_buf_ok(&onnx)) st = pl_fail_memory(err, onnx.n_bytes);
@@ -560,7 +617,7 @@ static pl_status record_bodies(group *g, pl_err *err) {
         if (st == PL_OK && own.identical) {
             info->n_hidden -= pl_size_min(info->n_hidden, n_all);
         } else if (info->n_seen == n_seen) { /* restore the outputs with a plain run */
-            st = run_group(g, g->p->session, NULL, 0, err);
+            st = run_plain(g, err);
         } else if (err != NULL) {
             *err = tried;
         }
@@ -572,7 +629,8 @@ done:
 }
 
 static pl_status record_once(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
-    PL_TRY(pl_ort_record_prepare(p, err));
+    if (p->widens && p->session != NULL && p->watch_session == NULL) pl_ort_run_ahead(p, args);
+    PL_TRY(open_watch(p, err));
     group g;
     plumb_record_info *info = args->record;
     pl_ort_watch *wanted = pl_calloc(p->n_watched + 1, sizeof(*wanted));
@@ -590,14 +648,16 @@ static pl_status record_once(pl_ort_program *p, const plumb_run_args *args, pl_e
     return st;
 }
 
-/* If splitting changes the outputs, records again without it. */
+/* If the graph that was made changes the outputs, records again with another one. */
 static pl_status record_optimized(pl_ort_program *p, const plumb_run_args *args, pl_err *err) {
-    const pl_status st = record_once(p, args, err);
-    if (st != PL_OK || !args->record->differs || p->split.n_bytes == 0) return st;
-    p->no_split = true;
-    drop_watch_session(p);
-    *args->record = (plumb_record_info){ 0 };
-    return record_once(p, args, err);
+    for (;;) {
+        PL_TRY(record_once(p, args, err));
+        if (!args->record->differs || (p->split.n_bytes == 0 && !p->widens)) return PL_OK;
+        pl_ort_record_close(p);
+        (void)make_otherwise(p);
+        PL_TRY(list_values(p, err));
+        *args->record = (plumb_record_info){ 0 };
+    }
 }
 
 /* Records one group of the original model; halves it if it changes the outputs or cannot be
@@ -647,7 +707,7 @@ static pl_status record_groups(pl_ort_program *p, const plumb_run_args *args, pl
         done += size;
     }
     /* The caller gets the outputs of a run without recording. */
-    if (st == PL_OK) st = run_group(&g, p->session, NULL, 0, err);
+    if (st == PL_OK) st = run_plain(&g, err);
     if (st == PL_OK) args->record->differs = !g.identical;
 done:
     group_release(&g);
