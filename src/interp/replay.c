@@ -117,8 +117,29 @@ static pl_dtype native_of(const pl_value *value, const pl_datum *d) {
     return pl_value_dtype(value, held == PL_F64 ? PL_F32 : held);
 }
 
-/* The current data of a value, initializers included. *out is a new reference. */
-static pl_status fetch(pl_replay *r, const pl_value *value, pl_datum **out, pl_err *err) {
+/* Moves elements of input 0 to where integers say: in fp64 it does what it does in any type. */
+static bool only_moves(const pl_node *node) {
+    bool moves = node->def->bound == PL_BOUND_EXACT && node->n_out == 1;
+    for (uint32_t i = 1; moves && i < node->n_in; i++)
+        moves = node->in[i] != NULL && pl_dtype_is_integer(pl_value_dtype(node->in[i], PL_F32));
+    return moves;
+}
+
+/* A large weight that is not widened as a whole: the kernel does so as it reads it, or only what
+ * is taken from it is. */
+static bool stays_narrow(const pl_node *node, uint32_t i) {
+    enum { LARGE = 1 << 16 };
+    const pl_tensor *t = node->in[i] == NULL ? NULL : node->in[i]->init;
+    if (t == NULL || !pl_dtype_is_raised(t->dtype) || t->n_elements < LARGE || t->rank != 2 ||
+        !pl_tensor_is_contiguous(t))
+        return false;
+    return i == 1 ? pl_node_has_flag(node, PL_OP_NARROW_B) : i == 0 && only_moves(node);
+}
+
+/* The current data of a value, initializers included; `narrow`: weights in their own type. *out is
+ * a new reference. */
+static pl_status fetch(pl_replay *r, const pl_value *value, bool narrow, pl_datum **out,
+                       pl_err *err) {
     *out = NULL;
     if (value == NULL) return PL_OK;
     const slot *s = &r->slots[value->id];
@@ -132,7 +153,7 @@ static pl_status fetch(pl_replay *r, const pl_value *value, pl_datum **out, pl_e
     }
     pl_datum *d = NULL;
     PL_TRY(pl_datum_of_tensor_take(pl_tensor_ref(value->init), &d, err));
-    if (r->options.native) {
+    if (r->options.native || narrow) {
         *out = d;
         return PL_OK;
     }
@@ -266,7 +287,7 @@ static pl_status run_body(pl_replay *r, const pl_graph *body, pl_datum *const *i
         st = run_node(r, body->nodes[i], e_out != NULL, err);
     for (size_t i = 0; i < n_out && st == PL_OK; i++) {
         const slot *s = &r->slots[body->outputs[i]->id];
-        st = fetch(r, body->outputs[i], &out[i], err);
+        st = fetch(r, body->outputs[i], false, &out[i], err);
         if (e_out != NULL && s->bound != NULL) e_out[i] = pl_tensor_ref(s->bound);
     }
     clear_body(r, body);
@@ -441,10 +462,11 @@ static void take_results(call *k) {
 static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
     const pl_node *node = k->node;
     pl_replay *r = k->r;
-    const bool no_fp64 = !r->options.native && (node->def->flags & PL_OP_NO_FP64) != 0;
+    const bool moves = node->n_in > 0 && stays_narrow(node, 0);
+    const bool no_fp64 = !r->options.native && (moves || (node->def->flags & PL_OP_NO_FP64) != 0);
     pl_status st = PL_OK;
     for (uint32_t i = 0; i < node->n_in; i++) {
-        PL_TRY(fetch(r, node->in[i], &k->in[i], err));
+        PL_TRY(fetch(r, node->in[i], moves || (!no_fp64 && stays_narrow(node, i)), &k->in[i], err));
         if (k->in[i] == NULL) continue;
         k->e_in[i] = r->slots[node->in[i]->id].bound;
         k->in_native[i] = native_of(node->in[i], k->in[i]);
@@ -466,6 +488,7 @@ static pl_status eval_call(call *k, pl_arena *scratch, pl_err *err) {
                                   .kernels = r->options.kernels,
                                   .scratch = scratch,
                                   .fp64 = !r->options.native && !no_fp64,
+                                  .narrow_b = true,
                                   .naive = r->options.native && !r->options.fast,
                                   .otherwise = r->options.otherwise,
                                   .seed = r->options.seed,

@@ -243,6 +243,8 @@ static pl_status apply(pl_bound *c, pl_tensor *const *x, pl_dtype precision, boo
     const pl_eval_setup setup = { .pool = c->pool,
                                   .scratch = c->scratch,
                                   .fp64 = precision == PL_F64,
+                                  .narrow_b = true,
+                                  .magnitudes_b = c->magnitudes_b,
                                   .unrounded = unrounded,
                                   .otherwise = c->otherwise };
     PL_TRY_GOTO(done, st, pl_eval_node(c->node, in, result, &setup, c->err));

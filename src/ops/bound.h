@@ -21,10 +21,11 @@ struct pl_bound {
     pl_tensor *const *e_in; /* NULL = exact */
     pl_tensor **e_out;      /* to set, new references; all NULL (exact) at first */
     const pl_dtype *in_native, *out_native; /* the model's types; PL_UNDEFINED = not a tensor */
-    double u;       /* unit roundoff of the node's own float type: 2^-24 for f32; 0 when none */
-    double u_acc;   /* unit roundoff of the type it accumulates in: at most 2^-24 */
-    bool otherwise; /* whether `out` was computed with pl_eval.otherwise */
-    double tiny;    /* below this runtimes may flush to zero: 2^-126 for f32, 2^-24 for f16 */
+    double u;          /* unit roundoff of the node's own float type: 2^-24 for f32; 0 when none */
+    double u_acc;      /* unit roundoff of the type it accumulates in: at most 2^-24 */
+    bool magnitudes_b; /* for the next pl_b_apply: pl_eval.magnitudes_b */
+    bool otherwise;    /* whether `out` was computed with pl_eval.otherwise */
+    double tiny;       /* below this runtimes may flush to zero: 2^-126 for f32, 2^-24 for f16 */
     /* Are all elements of input i, and of everything before it in the segment, representable in the
      * model's own type? Then nothing was rounded and rounding rules give no slack. */
     bool (*exact)(pl_bound *c, int i);

@@ -25,8 +25,9 @@ struct pl_eval {
                      * chain of roundings a correct runtime may have (blame's reference) */
     bool unrounded; /* for error bounds: quantised results before rounding, in steps, without zero
                      * point and limits, as double */
-    bool otherwise; /* where ONNX is ambiguous, take the other reading (PL_OP_OPEN) */
-    uint64_t seed;  /* of this run; for random operators without a seed attribute */
+    bool magnitudes_b; /* for error bounds: PL_OP_NARROW_B takes |input 1| */
+    bool otherwise;    /* where ONNX is ambiguous, take the other reading (PL_OP_OPEN) */
+    uint64_t seed;     /* of this run; for random operators without a seed attribute */
     /* State that the node keeps between runs of one plan (packed weights, primitives). NULL at
      * first; state_free is called at the end. Both pointers are NULL when no state can be kept. */
     void **state;
@@ -87,6 +88,8 @@ typedef struct pl_eval_setup {
     const struct pl_provider *kernels;
     pl_arena *scratch;
     bool fp64, naive, unrounded, otherwise;
+    bool magnitudes_b;
+    bool narrow_b; /* PL_OP_NARROW_B may get weights in their own type */
     uint64_t seed;
     const bool *in_constant; /* NULL = none */
     void **state;

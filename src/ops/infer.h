@@ -28,7 +28,8 @@ struct pl_infer {
     const pl_type **out;                 /* to set; NULL = not known */
     const pl_content **out_content;      /* to set when known; optional */
     bool concrete;
-    bool fp64; /* gold: float types become F64, see pl_infer_dtype */
+    bool fp64;     /* gold: float types become F64, see pl_infer_dtype */
+    bool narrow_b; /* input 1 of PL_OP_NARROW_B may have fewer bits than input 0 */
     /* Types of a body's outputs, given those of its inputs; NULL while not available. */
     pl_status (*infer_body)(pl_infer *c, pl_graph *body, const pl_type *const *in, size_t n_in,
                             const pl_type **out);

@@ -38,6 +38,11 @@ static pl_status check_kind(const pl_infer *c, int i, const pl_port *port) {
                          want_tensor ? "a tensor" : "a sequence or optional");
 }
 
+static bool is_narrower(pl_dtype dtype, pl_dtype than) {
+    return pl_dtype_is_float(dtype) && pl_dtype_is_float(than) &&
+           pl_dtype_bits(dtype) < pl_dtype_bits(than);
+}
+
 pl_status pl_infer_call(pl_infer *c) {
     const pl_op_def *def = c->node->def;
     pl_dtype shared = PL_UNDEFINED;
@@ -49,6 +54,7 @@ pl_status pl_infer_call(pl_infer *c) {
         if (dtype == PL_UNDEFINED) continue;
         if (!type_allowed(c, port->types, dtype)) return fail_type(c, i, port, dtype);
         if ((port->flags & PL_PORT_SAME) == 0) continue;
+        if (i == 1 && c->narrow_b && is_narrower(dtype, shared)) continue;
         if (shared != PL_UNDEFINED && shared != dtype) {
             return pl_infer_fail(c, "input %d '%s' is %s, expected %s like the input before it", i,
                                  port->name, pl_dtype_name(dtype), pl_dtype_name(shared));

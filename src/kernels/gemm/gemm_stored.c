@@ -2,6 +2,7 @@
  * read, with more rows the blocked product asks for its panels one by one. */
 #include "kernels/gemm/gemm_stored.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -128,12 +129,8 @@ static void fill_codes(const pl_stored *s, int64_t k0, int64_t len, int64_t at, 
     }
 }
 
-/* pl_gemm_fill_f32 */
-static void fill(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n, int64_t stride,
-                 pl_f32 *to, const pl_f32 **base, const int64_t **taps) {
-    const pl_stored *s = ctx;
-    (void)base;
-    (void)taps;
+static void fill_panel(const pl_stored *s, int64_t k0, int64_t len, int64_t at, int64_t n,
+                       int64_t stride, pl_f32 *to) {
     if (s->kind == PL_STORED_CODES && n == stride && table_get()->pack_q4 != NULL &&
         s->block % PL_CODE_PART == 0) {
         fill_codes(s, k0, len, at, stride, to);
@@ -165,6 +162,17 @@ static void fill(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n
         }
         pl_gemm_table_get()->pack_b_f32(rows + from, 1, FILL_ROOM, piece, n, NULL, to + k * stride);
     }
+}
+
+/* pl_gemm_fill_f32 */
+static void fill(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n, int64_t stride,
+                 pl_f32 *to, const pl_f32 **base, const int64_t **taps) {
+    const pl_stored *s = ctx;
+    (void)base;
+    (void)taps;
+    fill_panel(s, k0, len, at, n, stride, to);
+    for (int64_t i = 0; s->magnitudes && i < len * stride; i++)
+        to[i] = fabsf(to[i]);
 }
 
 static void fetch(const void *ctx, int64_t k0, int64_t len, int64_t at, int64_t n) {
@@ -259,7 +267,7 @@ pl_status pl_gemm_stored_f32(pl_pool *pool, int64_t m, int64_t n, int64_t k, flo
     job j = { .b = b, .m = m, .n = n, .k = k, .lda = lda, .alpha = alpha, .a = a, .c = c };
     if ((double)m * (double)n * (double)k < 1e5) pool = NULL; /* too small to wake threads */
     if (b->kind == PL_STORED_CODES && m <= PL_CODE_ROWS) return few_codes(pool, &j, err);
-    if (b->kind == PL_STORED_CODES || m > 1)
+    if (b->kind == PL_STORED_CODES || m > 1 || b->magnitudes)
         return blocked(pool, m, n, k, alpha, a, lda, b, c, err);
     pl_pool_for(pool, n, VECTOR_COLS, half_range, &j);
     return PL_OK;

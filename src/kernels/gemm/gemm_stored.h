@@ -14,7 +14,8 @@ typedef enum pl_stored_kind { PL_STORED_F16, PL_STORED_BF16, PL_STORED_CODES } p
 typedef struct pl_stored {
     pl_stored_kind kind;
     const void *b;
-    bool trans_b; /* half floats: B is n x k in memory */
+    bool trans_b;    /* half floats: B is n x k in memory */
+    bool magnitudes; /* half floats: |B| is multiplied */
     int64_t ldb;
     int64_t block, n_blocks;
     const void *scales; /* n x n_blocks, float or half */

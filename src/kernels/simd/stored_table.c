@@ -54,6 +54,21 @@ static inline pl_vf bf16_wide(const pl_u16 *p) {
 }
 #endif
 
+/* PL_VF doubles. */
+static inline void store_wide(pl_f64 *to, pl_vf x) {
+    float one[PL_VF];
+    pl_vf_store(one, x);
+    pl_vd_store(to, pl_vd_load_f32(one));
+    pl_vd_store(to + PL_VD, pl_vd_load_f32(one + PL_VD));
+}
+
+static void f32_pack_f64(const pl_f32 *b, int64_t ldb, int64_t k, pl_f64 *to) {
+    for (int64_t p = 0; p < k; p++, b += ldb, to += 2 * PL_VD) {
+        pl_vd_store(to, pl_vd_load_f32(b));
+        pl_vd_store(to + PL_VD, pl_vd_load_f32(b + PL_VD));
+    }
+}
+
 #define H(name) f16_##name
 #define WIDE f16_wide
 #define WIDE1 f16_one
@@ -391,6 +406,9 @@ const pl_stored_table PL_SIMD(pl_stored_table) = {
     .dots_bf16 = bf16_dots,
     .pack_f16 = f16_pack,
     .pack_bf16 = bf16_pack,
+    .pack_f16_f64 = f16_pack_f64,
+    .pack_bf16_f64 = bf16_pack_f64,
+    .pack_f32_f64 = f32_pack_f64,
     .step = STEP,
     .order_q4 = order_q4,
     .dots_q4 = dots_q4,

@@ -45,6 +45,10 @@ typedef struct pl_stored_table {
     /* A panel of 2 * PL_VF whole columns: to[p * nr + j] = b[p * ldb + j] for p < k. */
     void (*pack_f16)(const pl_u16 *b, int64_t ldb, int64_t k, pl_f32 *to);
     void (*pack_bf16)(const pl_u16 *b, int64_t ldb, int64_t k, pl_f32 *to);
+    /* The same in double: a panel of 2 * PL_VD columns. */
+    void (*pack_f16_f64)(const pl_u16 *b, int64_t ldb, int64_t k, pl_f64 *to);
+    void (*pack_bf16_f64)(const pl_u16 *b, int64_t ldb, int64_t k, pl_f64 *to);
+    void (*pack_f32_f64)(const pl_f32 *b, int64_t ldb, int64_t k, pl_f64 *to);
     /* The same from codes: n_parts parts of a block; the next column is `stride` bytes on and has
      * its own scale and zero. NULL: not with this instruction set. */
     void (*pack_q4)(const pl_u8 *codes, int64_t stride, const float *scales, const float *zeros,

@@ -61,6 +61,10 @@ static void clear(dot_run *r) {
 
 enum { GRAIN = 16384 };
 
+static bool is_narrow(pl_dtype dtype) {
+    return dtype == PL_F32 || dtype == PL_F16 || dtype == PL_BF16;
+}
+
 typedef struct put_job {
     const double *from, *e; /* e may be NULL */
     double *to;             /* one of the two */
@@ -97,7 +101,7 @@ static pl_status put(dot_run *r, int i, pl_pool_fn fn, put_job *job) {
     const pl_tensor *t = pl_b_in(c, i);
     job->from = pl_b_x(c, i);
     if (job->from == NULL) return pl_fail_memory(c->err, 1);
-    const bool f32 = r->precision == PL_F32 && t->dtype == PL_F64;
+    const bool f32 = r->precision == PL_F32 && (t->dtype == PL_F64 || is_narrow(t->dtype));
     PL_TRY(pl_tensor_new(f32 ? PL_F32 : PL_F64, t->rank, t->dims, &r->x[i], c->err));
     if (f32)
         job->to_f32 = r->x[i]->data;
@@ -107,10 +111,20 @@ static pl_status put(dot_run *r, int i, pl_pool_fn fn, put_job *job) {
     return PL_OK;
 }
 
+/* A weight that is narrower than the replay: the kernel takes its magnitudes as it reads it. */
+static bool takes_magnitudes(dot_run *r, int i, double times) {
+    const bool takes = i == 1 && times == 1 && r->precision == PL_F32 &&
+                       is_narrow(pl_b_in(r->c, i)->dtype) &&
+                       pl_node_has_flag(r->c->node, PL_OP_NARROW_B);
+    r->c->magnitudes_b = r->c->magnitudes_b || takes;
+    return takes;
+}
+
 /* x[i] := |input i| * times. */
 static pl_status put_magnitude(dot_run *r, int i, double times) {
     put_job job = { .times = times };
     const pl_tensor *t = pl_b_in(r->c, i);
+    if (takes_magnitudes(r, i, times)) return PL_OK;
     if (t->dtype == PL_F64 && pl_tensor_is_filled(t)) { /* weights of one number */
         const double x = fabs(((const double *)t->data)[0]) * times;
         const float narrow = (float)x;
@@ -149,6 +163,7 @@ static pl_status sum_once(dot_run *r, pl_tensor **out) {
     if (st == PL_OK && has_bias(r))
         st = put_magnitude(r, d->bias, (d->alpha < 0) != (d->beta < 0) ? -1 : 1);
     if (st == PL_OK) st = pl_b_apply_raw(r->c, r->x, r->precision, 0, out);
+    r->c->magnitudes_b = false;
     clear(r);
     return st;
 }

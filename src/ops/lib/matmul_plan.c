@@ -1,7 +1,9 @@
 /* Shapes of matrix products, their plan for the GEMM kernels, and the products themselves. */
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
+#include "kernels/gemm/gemm_narrow.h"
 #include "ops/lib/compute.h"
 #include "ops/lib/matmul.h"
 
@@ -196,6 +198,40 @@ static pl_status eval_ints(pl_eval *c, const pl_matmul *p, const pl_tensor *a, c
     return PL_OK;
 }
 
+typedef struct magnitudes_job {
+    const pl_f32 *x;
+    pl_f32 *y;
+} magnitudes_job;
+
+static void magnitudes_range(void *ctx, int64_t begin, int64_t end) {
+    const magnitudes_job *j = ctx;
+    for (int64_t i = begin; i < end; i++)
+        j->y[i] = fabsf(j->x[i]);
+}
+
+static const pl_f32 *magnitudes(pl_eval *c, const pl_f32 *x, int64_t n) {
+    magnitudes_job job = { x, pl_scratch(c, (size_t)n, sizeof(pl_f32)) };
+    if (job.y != NULL) pl_pool_for(c->pool, n, 1 << 14, magnitudes_range, &job);
+    return job.y;
+}
+
+static pl_status eval_f64(pl_eval *c, const pl_matmul *p, int i_a, int i_b, double alpha) {
+    const pl_tensor *a = pl_in(c, i_a), *b = pl_in(c, i_b);
+    const pl_f64 *wide = b->data;
+    pl_tensor *y = pl_out(c, 0);
+    if (pl_gemm_narrow_takes(&p->gemm, b->dtype))
+        return pl_gemm_narrow_f64(c->pool, &p->gemm, alpha, a->data, b->dtype, b->data, y->data,
+                                  c->err);
+    if (b->dtype != PL_F64) {
+        double *copy = pl_scratch(c, (size_t)b->n_elements, sizeof(*copy));
+        if (copy == NULL) return pl_eval_memory(c);
+        pl_load_f64(b->dtype, b->data, copy, (size_t)b->n_elements);
+        wide = copy;
+    }
+    return pl_gemm_f64(c->pool, &p->gemm, alpha, a->data, wide, 0, y->data,
+                       pl_kept_gemm(pl_kept_of(c, i_b)), c->err);
+}
+
 pl_status pl_matmul_eval(pl_eval *c, int i_a, int i_b, pl_matmul_options options, double alpha) {
     const pl_tensor *a = pl_in(c, i_a), *b = pl_in(c, i_b);
     pl_tensor *y = pl_out(c, 0);
@@ -207,16 +243,15 @@ pl_status pl_matmul_eval(pl_eval *c, int i_a, int i_b, pl_matmul_options options
         return PL_OK;
     }
     if (!pl_dtype_is_float(y->dtype)) return eval_ints(c, &p, a, b, alpha);
+    if (y->dtype == PL_F64) return eval_f64(c, &p, i_a, i_b, alpha);
     pl_kept *kept = pl_kept_of(c, i_b);
-    if (y->dtype == PL_F64) {
-        return pl_gemm_f64(c->pool, &p.gemm, alpha, a->data, b->data, 0, y->data,
-                           pl_kept_gemm(kept), c->err);
-    }
-    pl_stored half;
+    pl_stored half = { 0 };
     const bool stays = pl_compute_stays_half(c, i_b, &p.gemm, &half);
+    half.magnitudes = stays && c->magnitudes_b;
     const pl_f32 *fa = pl_compute_in_f32(c, i_a, NULL);
     const pl_f32 *fb = stays ? NULL : pl_compute_in_f32(c, i_b, kept);
     pl_f32 *fy = pl_compute_out_f32(c, y);
+    if (fb != NULL && c->magnitudes_b) fb = magnitudes(c, fb, b->n_elements);
     if (fa == NULL || (fb == NULL && !stays) || fy == NULL) return pl_eval_memory(c);
     if (stays) {
         const pl_gemm_shape *g = &p.gemm;

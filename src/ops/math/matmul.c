@@ -187,7 +187,7 @@ const pl_op_def pl_ops_matmul[] = {
       .samples = PL_SAMPLES({ "(float[2,3] a, float[4,3] b, float[4] c) => (y) { y = Gemm<transB=1, alpha=0.5, beta=2.0>(a, b, c) }", NULL, 0 },
                             { "(float[3,2] a, float[3,4] b) => (y) { y = Gemm<transA=1>(a, b) }", NULL, 0 }) },
     { .name = "MatMul", .since = 1, .in = PL_PORTS(AB(PL_T_NUMERIC)), .out = PL_PORTS({ "Y", PL_T_NUMERIC, 0 }),
-      .infer = matmul_infer, .eval = matmul_eval, .grad = pl_matmul_grad, .bound = matmul_bound, .emit = pl_emit_matmul, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS, .weights = PL_WEIGHTS_FOLD,
+      .infer = matmul_infer, .eval = matmul_eval, .grad = pl_matmul_grad, .bound = matmul_bound, .emit = pl_emit_matmul, .autocast = PL_AMP_LOW, .flags = PL_OP_SUMS | PL_OP_NARROW_B, .weights = PL_WEIGHTS_FOLD,
       .samples = PL_SAMPLES({ "(float[2,3] a, float[3,4] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[2,1,3,4] a, float[5,4,2] b) => (y) { y = MatMul(a, b) }", NULL, 0 },
                             { "(float[4] a, float[2,4,3] b) => (y) { y = MatMul(a, b) }", NULL, 0 }) },

@@ -129,10 +129,91 @@ static void test_replay__takes_results_of_the_one_ahead(void **state) {
     pl_model_free(model);
 }
 
+/* ---- weights that stay narrow ---- */
+
+enum { ROWS = 300, COLS = 256 };
+
+static pl_model *product(const char *dtype, bool as_weight) {
+    pl_err err = PL_ERR_INIT;
+    pl_model *model = NULL;
+    pl_buf text = PL_BUF_INIT;
+    pl_buf_printf(&text, "(%s[3,%d] x, int64[2] at%s%s%s) => (y, g)", dtype, ROWS,
+                  as_weight ? "" : ", ", as_weight ? "" : dtype, as_weight ? "" : "[300,256] w");
+    for (int i = 0; as_weight && i < ROWS * COLS; i++)
+        pl_buf_printf(&text, i == 0 ? " <%s[300,256] w = {%g" : ",%.0s%g", dtype,
+                      (double)(i * 37 % 101 - 50) / 64);
+    pl_buf_puts(&text, as_weight ? "}>" : "");
+    pl_buf_puts(&text, " { y = MatMul(x, w) g = Gather(w, at) }");
+    if (pl_model_parse_graph(pl_buf_str(&text), 17, &model, &err) != PL_OK ||
+        pl_ops_resolve(model, &err) != PL_OK || pl_model_infer(model, NULL, &err) != PL_OK)
+        fail_msg("%s", err.message);
+    pl_buf_release(&text);
+    return model;
+}
+
+static pl_datum *numbers(pl_dtype dtype, int64_t rows, int64_t cols, double over) {
+    const int64_t dims[] = { rows, cols };
+    pl_tensor *t = NULL;
+    pl_datum *d = NULL;
+    assert_int_equal(pl_tensor_new(dtype, cols == 0 ? 1 : 2, dims, &t, NULL), PL_OK);
+    for (int64_t i = 0; i < t->n_elements; i++) {
+        const double x = over == 0 ? (double)(299 * i) : (double)(i * 37 % 101 - 50) / over;
+        char *at = (char *)t->data + (size_t)i * pl_dtype_bytes(dtype);
+        if (dtype == PL_I64)
+            *(int64_t *)(void *)at = (int64_t)x;
+        else
+            pl_store_f64(dtype, &x, at, 1);
+    }
+    assert_int_equal(pl_datum_of_tensor_take(t, &d, NULL), PL_OK);
+    return d;
+}
+
+static pl_replay *replayed(const pl_model *model, pl_dtype dtype) {
+    const pl_replay_options options = { .seed = 1 };
+    pl_datum *in[] = { numbers(dtype, 3, ROWS, 7), numbers(PL_I64, 2, 0, 0),
+                       numbers(dtype, ROWS, COLS, 64) };
+    const pl_graph *graph = model->graph;
+    pl_replay *r = NULL;
+    assert_int_equal(pl_replay_new(model, &options, &r, NULL), PL_OK);
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        assert_int_equal(pl_replay_put(r, graph->inputs[i], in[i], NULL, NULL), PL_OK);
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        assert_int_equal(pl_replay_node(r, graph->nodes[i], NULL), PL_OK);
+    for (int i = 0; i < 3; i++)
+        pl_datum_unref(in[i]);
+    return r;
+}
+
+/* A large weight is widened by the product that reads it, and only where it is gathered: the values
+ * and bounds are those of the same numbers as an input, which is widened as a whole. */
+static void test_replay__keeps_large_weights_narrow(void **state) {
+    (void)state;
+    const pl_dtype dtypes[] = { PL_F16, PL_BF16, PL_F32 };
+    const char *names[] = { "float16", "bfloat16", "float" };
+    for (int k = 0; k < 3; k++) {
+        pl_model *weight = product(names[k], true), *input = product(names[k], false);
+        pl_replay *a = replayed(weight, dtypes[k]), *b = replayed(input, dtypes[k]);
+        for (size_t i = 0; i < 2; i++) {
+            const pl_value *v = weight->graph->outputs[i], *w = input->graph->outputs[i];
+            assert_int_equal(pl_replay_get(a, v)->tensor->dtype, PL_F64);
+            assert_true(pl_datum_identical(pl_replay_get(a, v), pl_replay_get(b, w)));
+            const pl_tensor *e = pl_replay_bound(a, v), *f = pl_replay_bound(b, w);
+            assert_true((e == NULL) == (f == NULL));
+            assert_true(e == NULL || pl_tensor_identical(e, f));
+            assert_true(i == 1 || pl_tensor_max_abs(e) > 0);
+        }
+        pl_replay_free(a);
+        pl_replay_free(b);
+        pl_model_free(weight);
+        pl_model_free(input);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replay__knows_exact_values_through_a_long_segment),
         cmocka_unit_test(test_replay__takes_results_of_the_one_ahead),
+        cmocka_unit_test(test_replay__keeps_large_weights_narrow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "kernel_rig.h"
 #include "kernels/cpu.h"
+#include "kernels/gemm/gemm_narrow.h"
 #include "kernels/gemm/gemm_stored.h"
 #include "kernels/provider.h"
 #include "kernels/simd/stored_table.h"
@@ -59,6 +60,79 @@ static void check_half(pl_dtype dtype, bool trans_b, const int64_t *d) {
     free(half);
     free(y);
     free(want);
+}
+
+/* |B|: with one row the order is that of many, so it is compared where every order is exact. */
+static void check_magnitudes(const int64_t *d, bool trans_b) {
+    const int64_t m = d[0], n = d[1], k = d[2], ldb = trans_b ? k : n;
+    pl_f32 *a = floats(m * k, true), *b = floats(n * k, true);
+    pl_f32 *y = calloc((size_t)(m * n), sizeof(*y)), *want = calloc((size_t)(m * n), sizeof(*y));
+    pl_u16 *half = malloc((size_t)(n * k) * sizeof(*half));
+    pl_store_f32(PL_F16, (const float *)b, half, (size_t)(n * k));
+    for (int64_t i = 0; i < n * k; i++)
+        b[i] = fabsf(b[i]);
+    const pl_stored stored = {
+        .kind = PL_STORED_F16, .b = half, .trans_b = trans_b, .ldb = ldb, .magnitudes = true
+    };
+    const pl_gemm_shape g = { .m = m, .n = n, .k = k, .trans_b = trans_b, .batch = 1 };
+    assert_int_equal(pl_gemm_plain_f32(&g, 1, a, b, 0, want, NULL), PL_OK);
+    assert_int_equal(pl_gemm_stored_f32(pool, m, n, k, 1, a, k, &stored, y, NULL), PL_OK);
+    assert_memory_equal(y, want, (size_t)(m * n) * sizeof(*y));
+    free(a);
+    free(b);
+    free(half);
+    free(y);
+    free(want);
+}
+
+static void test_half__multiplies_magnitudes(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int trans = 0; trans < 2; trans++)
+            check_magnitudes(sizes[i], trans != 0);
+}
+
+/* ---- products in double ---- */
+
+static void check_narrow(pl_dtype dtype, bool trans_b, const int64_t *d) {
+    const int64_t m = d[0], n = d[1], k = d[2], ldb = (trans_b ? k : n) + 5;
+    const int64_t nb = (trans_b ? n : k) * ldb;
+    pl_f64 *a = malloc((size_t)(m * k) * sizeof(*a)), *wide = malloc((size_t)nb * sizeof(*wide));
+    pl_f64 *y = calloc((size_t)(m * n), sizeof(*y)), *want = calloc((size_t)(m * n), sizeof(*y));
+    char *narrow = malloc((size_t)nb * pl_dtype_bytes(dtype));
+    for (int64_t i = 0; i < m * k; i++)
+        a[i] = unit();
+    for (int64_t i = 0; i < nb; i++)
+        wide[i] = unit();
+    pl_store_f64(dtype, (const double *)wide, narrow, (size_t)nb);
+    pl_load_f64(dtype, narrow, (double *)wide, (size_t)nb);
+    const pl_provider *own = NULL;
+    assert_int_equal(pl_provider_find("own", &own, NULL), PL_OK);
+    const pl_gemm_shape g = {
+        .m = m, .n = n, .k = k, .trans_b = trans_b, .ldb = ldb, .batch = 1, .by = own
+    };
+    assert_true(pl_gemm_narrow_takes(&g, dtype));
+    assert_int_equal(pl_gemm_f64(pool, &g, 0.75, a, wide, 0, want, NULL, NULL), PL_OK);
+    assert_int_equal(pl_gemm_narrow_f64(pool, &g, 0.75, a, dtype, narrow, y, NULL), PL_OK);
+    for (int64_t i = 0; i < m * n; i++) /* one row may be added in another order */
+        if (m == 1)
+            assert_true(fabs(y[i] - want[i]) <= (double)k * 0x1p-53 * (double)k);
+        else
+            assert_true(y[i] == want[i]);
+    free(a);
+    free(wide);
+    free(narrow);
+    free(y);
+    free(want);
+}
+
+static void test_narrow__has_the_bits_of_the_widened_product(void **state) {
+    (void)state;
+    const pl_dtype dtypes[] = { PL_F16, PL_BF16, PL_F32 };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int trans = 0; trans < 2; trans++)
+            for (int t = 0; t < 3; t++)
+                check_narrow(dtypes[t], trans != 0, sizes[i]);
 }
 
 static void test_half__has_the_bits_of_the_widened_product(void **state) {
@@ -268,6 +342,8 @@ static void test_i8__has_the_same_bits_with_vnni(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half__has_the_bits_of_the_widened_product),
+        cmocka_unit_test(test_half__multiplies_magnitudes),
+        cmocka_unit_test(test_narrow__has_the_bits_of_the_widened_product),
         cmocka_unit_test(test_codes__are_the_product_of_their_values),
         cmocka_unit_test(test_i8__is_the_product_of_rounded_rows),
         cmocka_unit_test(test_i8__leaves_what_is_not_finite),
