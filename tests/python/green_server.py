@@ -16,7 +16,7 @@ def ask(link, path, body=None):
     base, token = re.match(r"(http://[^/]+)/.*token=([0-9a-zA-Z_-]+)", link).groups()
     request = urllib.request.Request(base + path, None if body is None else json.dumps(body).encode(),
                                      {"X-Plumb-Token": token, **({"Content-Type": "application/json"} if body is not None else {})})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.loads(answer.read() or b"null")
 
 
@@ -47,7 +47,7 @@ def check(plumb, root, full):
         for name, verdict in cases:
             before = ask(link, "/api/session")
             ask(link, "/api/compare", {"model": name, "reference": "right.npz"})
-            end = time.time() + 60
+            end = time.time() + 300
             while ask(link, "/api/setup")["running"] and time.time() < end:
                 time.sleep(0.05)
             session = ask(link, "/api/session")
@@ -58,5 +58,5 @@ def check(plumb, root, full):
                 bad.append((f"page/{name}", f"expected {verdict}, the page has {session and session['verdict']}"))
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
     return bad, len(cases)
