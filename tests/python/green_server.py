@@ -38,15 +38,20 @@ def check(plumb, root, full):
     np.save(folder / "folder/x.npy", right["x"])
     np.save(folder / "folder/y.npy", -right["y"])
     cases = [("same.npz", "agree"), ("wrong.npz", "diverged"), ("input.npz", "inconclusive"), ("order.npz", "agree"), ("nan.npz", "diverged"), ("rows.npz", "diverged"),
-             ("inside.npz", "diverged"), ("folder", "diverged"), ("right.npz", None), ("other.npz", "diverged")]
+             ("inside.npz", "diverged"), ("folder", "diverged"), ("right.npz", None), ("other.npz", "diverged"), ("all-nan.npz", "inconclusive", "all-nan-b.npz"),
+             ("nothing.npz", "inconclusive", "nothing-b.npz"), ("right.npz", "diverged", "wrong.npz"), ("case.npz", "diverged", "case-b.npz")]
+    for b in ("", "-b"):
+        write_npz(folder / f"all-nan{b}.npz", {"y": right["y"] * np.float32(np.nan)})
+        write_npz(folder / f"nothing{b}.npz", {"y": right["y"][:0]})
+        write_npz(folder / f"case{b}.npz", dict(zip(("y", "Y") if b else ("Y", "y"), (right["y"], -right["y"]))))
     server = subprocess.Popen([plumb, "view", "--no-open", "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"})
     bad = []
     try:
         link = next(m.group(0) for m in (re.search(r"http://\S+", line) for line in server.stdout) if m)
-        for name, verdict in cases:
+        for name, verdict, *reference in cases:
             before = ask(link, "/api/session")
-            ask(link, "/api/compare", {"model": name, "reference": "right.npz"})
+            ask(link, "/api/compare", {"model": name, "reference": reference[0] if reference else "right.npz"})
             end = time.time() + 300
             while ask(link, "/api/setup")["running"] and time.time() < end:
                 time.sleep(0.05)

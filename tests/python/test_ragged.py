@@ -184,6 +184,7 @@ def test_nothing_is_defined(folder):
         code, r = analyze(folder, folder / "whole.onnx", feed, "--backend", backend, codes=(2,))
         point = next(p for p in r["sync_points"] if p["value"] == "pooled")
         assert point["verdict"] == "unverified" and "undefined" in r["reason"], (backend, r["reason"], point["verdict"])
+        plumb("minify", folder / "whole.onnx", "--inputs", feed, "--backend", backend, "--query", "--accuracy", codes=(2,))
         code, r = plumb("run", folder / "whole.onnx", "--inputs", feed, "--accuracy", "--backend", backend, "--json", codes=(2,))
 
 
