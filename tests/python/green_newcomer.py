@@ -17,7 +17,7 @@ from plumbtest import Tensor
 
 RED, CLEAN = [], []
 f32 = np.float32
-FOUND = ("empty/", "starved/")  # wrong once: they always run
+FOUND = ("empty/", "starved/", "samples/torch/", "parts/")  # wrong once: they always run
 
 
 def add(group, name, make, red, **more):
@@ -413,6 +413,10 @@ def samples():
             write_npz(folder / f"{i}.npz", {"x": x[rows]})
         return [command, "m.onnx", "--backend", "ort", "--reference", "t.safetensors", *(w for g in given for w in ("--inputs", f"{g}.npz")), *rest[command]]
     for command in ("run", "analyze"):
+        # PyTorch's rule has no fp64 run beside a recording.
+        clean(f"samples/torch/right/{command}", lambda f, c=command: ask(f, c, values) + ["--profile", "torch"])
+        for word, bad in {"scaled": values["y"] * f32(1.1), "one": change(values["y"], 7, 0.5), "nan": change(values["y"], 7, np.nan), "zero": values["y"] * 0}.items():
+            red(f"samples/torch/{word}/{command}", lambda f, c=command, b=bad: ask(f, c, {**values, "y": b}) + ["--profile", "torch"], codes=(1,))
         clean(f"samples/recorded/{command}", lambda f, c=command: ask(f, c, values))
         clean(f"samples/given-the-same/{command}", lambda f, c=command: ask(f, c, values, 2))
         red(f"samples/fewer-rows/{command}", lambda f, c=command: ask(f, c, values, 0))
