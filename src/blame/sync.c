@@ -262,7 +262,7 @@ static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) 
     pl_status st = PL_OK;
     if (!w->a->has_data || !w->b->has_data) {
         judge_by_hash(w);
-        return PL_OK;
+        return pl_sync_count_left_out(w, err);
     }
     if (w->away) {
         bool enough = false;
@@ -281,8 +281,10 @@ static pl_status measure(const syncing *s, pl_pool *pool, work *w, pl_err *err) 
         PL_TRY_GOTO(done, st, pl_sync_probe_side(&w->point->a, a, err));
         PL_TRY_GOTO(done, st, pl_sync_probe_side(&w->point->b, b, err));
     }
+    PL_TRY_GOTO(done, st, pl_sync_leave_out(w, &a, &b, err));
     st = *w->layout != '\0' ? measure_layout(s, pool, w, a, b, err)
                             : measure_tensors(s, pool, w, a, b, err);
+    if (st == PL_OK) st = pl_sync_count_left_out(w, err);
 done:
     pl_tensor_unref(a);
     pl_tensor_unref(b);

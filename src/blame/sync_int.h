@@ -41,6 +41,13 @@ typedef struct pl_syncing {
     atomic_bool cancelled;
 } pl_syncing;
 
+/* Replaces a and b, references of the caller, by tensors with zeros where a recording says that no
+ * element is defined. */
+pl_status pl_sync_leave_out(const pl_sync_work *w, pl_tensor **a, pl_tensor **b, pl_err *err);
+/* Counts those elements, once the pair has been judged. Where there are no others, nothing has been
+ * compared. */
+pl_status pl_sync_count_left_out(pl_sync_work *w, pl_err *err);
+
 /* Recordings of other tools have no hashes, and the debugger needs one to recognise a tensor. */
 pl_status pl_sync_probe_side(pl_side *side, const pl_tensor *t, pl_err *err);
 /* Measures the pairs on all ranks; on rank 0 their works are then `shared`. */

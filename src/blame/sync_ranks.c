@@ -65,7 +65,8 @@ typedef struct sharing {
 
 static bool can_share(const pl_sync_work *w) {
     return w->a != NULL && w->b != NULL && w->a->has_data && w->b->has_data && w->a->has_shape &&
-           w->b->has_shape && w->a->dtype != PL_STRING && w->b->dtype != PL_STRING;
+           w->b->has_shape && w->a->dtype != PL_STRING && w->b->dtype != PL_STRING &&
+           w->a->left_out.n + w->b->left_out.n == 0;
 }
 
 static bool reaches(const sharing *h, int rank, const pl_sync_work *w) {

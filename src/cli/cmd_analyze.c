@@ -84,9 +84,16 @@ static void print_minify(const pl_args *args, FILE *to) {
     }
 }
 
+/* The runtime computes what the model says: minify would find nothing that fails. */
+static bool is_by_model(const plumb_session *session) {
+    plumb_session_summary s = { .size = sizeof s };
+    return session != NULL && plumb_session_get(session, &s) && strcmp(s.at_fault, "model") == 0;
+}
+
 /* Prints the session's path and the next commands; on standard error if standard output is a
  * document. */
-static void print_next(const pl_args *args, const char *session, int code, bool document) {
+static void print_next(const pl_args *args, const char *session, bool runtime_fails,
+                       bool document) {
     FILE *to = document ? stderr : stdout;
     if (document && pl_args_flag(args, "quiet")) return;
     fprintf(to, "session: %s\nnext: plumb view ", session);
@@ -94,7 +101,7 @@ static void print_next(const pl_args *args, const char *session, int code, bool 
     fputs("; plumb report ", to);
     print_word(session, to);
     fputs(" -o report.html", to);
-    if (code == 1 || code == 3) print_minify(args, to);
+    if (runtime_fails) print_minify(args, to);
     putc('\n', to);
 }
 
@@ -212,12 +219,14 @@ static int run_one(const pl_args *args) {
     code = plumb_session_exit_code(session);
 done:
     pl_cli_bar_free(bar);
+    const bool by_model = is_by_model(session);
     plumb_session_free(session);
     /* A failure of A or B is a result of the analysis. */
     if (st == PLUMB_OK && code == 3) err.status = PLUMB_E_BACKEND;
     const bool failed = st != PLUMB_OK || code == 3, wrong = st == PLUMB_OK && code == 1;
     code = st != PLUMB_OK ? pl_command_fail(args, &err) : pl_command_print_take(args, text, code);
-    if (st == PLUMB_OK) print_next(args, options.output, code, is_document(&write));
+    if (st == PLUMB_OK)
+        print_next(args, options.output, failed || (wrong && !by_model), is_document(&write));
     if (failed || wrong) {
         pl_cli_repro_after(&repro, args, model, &inputs, options.backend, &err, wrong);
     }

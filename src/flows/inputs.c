@@ -403,3 +403,10 @@ pl_status pl_input_as(const pl_value *input, pl_datum *d, pl_datum **out, pl_err
     PL_TRY(pl_tensor_cast(d->tensor, type->dtype, &cast, err));
     return pl_datum_of_tensor_take(cast, out, err);
 }
+
+bool pl_inputs_starve(const pl_graph *graph, pl_datum *const *in) {
+    for (size_t i = 0; i < graph->n_inputs; i++)
+        if (in[i] != NULL && in[i]->kind == PL_TYPE_TENSOR && in[i]->tensor->n_elements == 0)
+            return true;
+    return false;
+}

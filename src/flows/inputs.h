@@ -25,6 +25,9 @@ pl_status pl_inputs_given(const pl_model *model, const plumb_inputs *source, pl_
 pl_status pl_inputs_generate(const pl_model *model, const plumb_inputs *source, size_t i,
                              pl_datum **out, pl_err *err);
 
+/* Has one of them no elements? */
+bool pl_inputs_starve(const pl_graph *graph, pl_datum *const *in);
+
 /* Several samples: each set is one, and so is each test_data_set_N in a folder. Without sets there
  * is one sample. The array and its strings are in the arena; the rest is shared with `source`. */
 pl_status pl_inputs_samples(const plumb_inputs *source, pl_arena *arena, plumb_inputs **out,

@@ -102,7 +102,8 @@ static pl_status on_value(void *ctx, const pl_node *node, const pl_value *value,
                                   .call = call,
                                   .flags = value->is_output && value->graph->parent == NULL
                                                ? PL_RECORD_OUTPUT
-                                               : 0 };
+                                               : 0,
+                                  .left_out = pl_dont_care_of(&r->left_out, value) };
     return pl_recorder_put_datum(r->recorder, &info, datum, err);
 }
 
@@ -243,6 +244,7 @@ void pl_record_release(pl_record_job *r) {
     pl_pool_free(r->pool);
     pl_arena_free(r->scratch);
     pl_recorder_abort_take(r->recorder);
+    pl_dont_care_release(&r->left_out);
     pl_record_filter_release(&r->filter);
 }
 
@@ -302,6 +304,7 @@ pl_status pl_record_run(pl_record_job *r, pl_err *err) {
     PL_TRY(prepare(r, err));
     PL_TRY(check_ops(r, err));
     PL_TRY(make_inputs(r, err));
+    PL_TRY(pl_dont_care_find(r->model, r->in, r->options->threads, &r->left_out, err));
     PL_TRY(open_recorder(r, err));
     PL_TRY(record_inputs(r, err));
     PL_TRY(r->program != NULL ? pl_record_backend_run(r, err)

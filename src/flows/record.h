@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "flows/api.h"
 #include "graph/graph.h"
+#include "interp/dont_care.h"
 #include "interp/interp.h"
 #include "store/recorder.h"
 #include "store/recording.h"
@@ -54,6 +55,7 @@ typedef struct pl_record_job {
     pl_program *program;
     pl_arena *names;
     pl_strmap by_name, seen; /* values of the main graph; names that were recorded */
+    pl_dont_care left_out;   /* elements that operators leave undefined: they are zeros */
     const char *mode;        /* how it was recorded; "" */
     bool observer_effect;
     size_t n_unknown; /* values with names that the model does not have */

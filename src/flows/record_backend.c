@@ -56,7 +56,8 @@ static pl_status put(pl_record_job *r, const char *name, const char *const *stan
                                   .module = origin.module,
                                   .flags = value != NULL && value->is_output ? PL_RECORD_OUTPUT : 0,
                                   .stands_for = stands_for,
-                                  .n_stands_for = n_stands_for };
+                                  .n_stands_for = n_stands_for,
+                                  .left_out = pl_dont_care_of(&r->left_out, value) };
     return pl_recorder_put_datum(r->recorder, &info, d, err);
 }
 

@@ -45,6 +45,46 @@ static void infer_types(pl_model *model) {
     if (pl_ops_resolve(model, NULL) == PL_OK) (void)pl_model_infer(model, &options, NULL);
 }
 
+typedef struct reading {
+    const pl_value *value;
+    bool found;
+} reading;
+
+static pl_status look_for_readers(void *ctx, pl_graph *graph, pl_err *err) {
+    reading *r = ctx;
+    for (size_t i = 0; i < graph->n_outputs; i++)
+        r->found = r->found || graph->outputs[i] == r->value;
+    for (size_t i = 0; i < graph->n_nodes && !r->found; i++) {
+        const pl_node *node = graph->nodes[i];
+        for (uint32_t k = 0; k < node->n_in; k++)
+            r->found = r->found || node->in[k] == r->value;
+        PL_TRY(pl_node_each_body(node, look_for_readers, ctx, err));
+    }
+    return PL_OK;
+}
+
+/* A part without operations would only hand its inputs on, and a start that nothing reads changes
+ * nothing. */
+static pl_status check_part(const pl_model *whole, const pl_model *part, const name_list *from,
+                            const name_list *to, pl_err *err) {
+    const pl_graph *graph = part->graph;
+    for (size_t i = 0; i < from->n; i++) {
+        const pl_value *was = pl_graph_find(whole->graph, from->names[i]);
+        reading r = { .value = pl_graph_find(graph, from->names[i]) };
+        if (was == NULL || was->producer == NULL) continue;
+        if (r.value != NULL) PL_TRY(look_for_readers(&r, part->graph, err));
+        if (r.found) continue;
+        return pl_fail(err, PL_E_USAGE, "option 'from': no output of the part depends on '%s'",
+                       from->names[i]);
+    }
+    if (graph->n_nodes > 0 || whole->graph->n_nodes == 0) return PL_OK;
+    return pl_fail(err, PL_E_USAGE, "no operation is left %s '%s'%s%s%s",
+                   from->n == 0 ? "before" : "after", from->n == 0 ? to->names[0] : from->names[0],
+                   from->n == 0 || to->n == 0 ? "" : " and before '",
+                   from->n == 0 || to->n == 0 ? "" : to->names[0],
+                   from->n == 0 || to->n == 0 ? "" : "'");
+}
+
 pl_status pl_model_restrict(pl_model *model, const char *function, const char *from, const char *to,
                             pl_model **out, pl_err *err) {
     *out = NULL;
@@ -62,11 +102,16 @@ pl_status pl_model_restrict(pl_model *model, const char *function, const char *f
         PL_TRY_GOTO(
             done, st,
             pl_model_cut(model, inputs.names, inputs.n, outputs.names, outputs.n, out, err));
+        st = check_part(model, *out, &inputs, &outputs, err);
     } else {
         *out = whole;
         whole = NULL;
     }
 done:
+    if (st != PL_OK) {
+        pl_model_free(*out);
+        *out = NULL;
+    }
     name_list_release(&inputs);
     name_list_release(&outputs);
     pl_model_free(whole);

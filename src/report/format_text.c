@@ -140,7 +140,7 @@ static void put_blame(const pl_session *s, pl_buf *out) {
         const char *const more[] = { b->reason, b->module, b->source };
         for (size_t k = 0; k < 3; k++) {
             if (more[k][0] == '\0') continue;
-            pl_buf_puts(out, "     ");
+            pl_buf_puts(out, k == 1 ? "     module " : "     "); /* a module may be just "0" */
             pl_buf_put_clean(out, more[k]);
             pl_buf_putc(out, '\n');
         }

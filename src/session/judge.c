@@ -120,10 +120,12 @@ static double rms_of(const pl_accumulators *acc) {
 
 static void fail_elements(pl_judged *out, const pl_accumulators *acc) {
     out->rule_fails = true;
-    snprintf(out->reason, sizeof out->reason,
-             "%lld of %lld elements differ, first at %lld; by at most %.6g",
-             (long long)acc->n_mismatch, (long long)acc->n, (long long)acc->mismatch_index,
-             acc->max_abs);
+    const int n =
+        snprintf(out->reason, sizeof out->reason, "%lld of %lld elements differ, first at %lld",
+                 (long long)acc->n_mismatch, (long long)acc->n, (long long)acc->mismatch_index);
+    if (acc->max_abs > 0) /* text has no distance */
+        snprintf(out->reason + n, sizeof out->reason - (size_t)n, "; by at most %.6g",
+                 acc->max_abs);
 }
 
 /* Ties are rare: if more codes than this are off by one, there is another reason, such as a zero

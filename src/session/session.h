@@ -183,6 +183,7 @@ typedef struct pl_session {
     struct pl_routing *routing;    /* chosen experts (routing.h); NULL = none are chosen */
     pl_sync_point *points;         /* in the order of the model */
     size_t n_points;
+    bool starved; /* an input of the model has no elements. Not written */
     pl_left_over *left_b;
     size_t n_left_b;
     const pl_user_metric *user_metrics;

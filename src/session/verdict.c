@@ -184,10 +184,38 @@ static const char *say_model(const pl_session *s, const pl_sync_point *p, const 
         p->source[0] != '\0' ? ", " : "", p->source, p->reason, *call != '\0' ? "; " : "", call);
 }
 
+static bool is_empty(const pl_side *side) {
+    bool empty = false;
+    for (int i = 0; side->present && side->dtype != PL_UNDEFINED && i < side->rank; i++)
+        empty = empty || side->dims[i] == 0;
+    return empty;
+}
+
+/* Nothing but values without elements, made of inputs without elements: no number was looked at. An
+ * empty answer to inputs that have elements (no box was found) is one. */
+static bool nothing_computed(const pl_session *s, const pl_claim *claim) {
+    bool fed = false, starved = s->starved;
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_points; i++) {
+        const pl_sync_point *p = &s->points[i];
+        if (!pl_verdict_is_answer(p->verdict)) continue;
+        if (p->is_input) {
+            starved = starved || is_empty(&p->a);
+            fed = fed || !is_empty(&p->a);
+        } else if (p->is_output || claim->every_value) {
+            n++;
+            if (!is_empty(&p->a)) return false;
+        }
+    }
+    return n > 0 && (starved || (claim->every_value && !fed));
+}
+
 /* Why there is no verdict, most important reason first; NULL when everything relevant was
  * compared. */
 static const char *say_nothing(const pl_session *s, const pl_claim *claim, const found *f) {
     const pl_coverage *c = &s->coverage;
+    if (nothing_computed(s, claim))
+        return "no value has an element, so nothing was compared; give inputs that are not empty";
     if (c->n_verified == 0 && c->n_inputs > 0)
         return pl_arena_printf(s->arena, "only inputs could be paired (%zu), no computed value",
                                c->n_inputs);

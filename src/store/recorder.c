@@ -177,6 +177,17 @@ static void keep_stands_for(pl_recorder *r, const pl_record_info *from, pl_recor
     to->n_stands_for = names == NULL ? 0 : from->n_stands_for;
 }
 
+static void keep_left_out(pl_recorder *r, const pl_ranges *from, pl_record_info *to, bool *ok) {
+    if (from == NULL || from->n == 0) return;
+    pl_ranges *copy = pl_arena_alloc(r->arena, sizeof *copy);
+    int64_t *at = pl_arena_array(r->arena, 2 * from->n, sizeof *at);
+    *ok = *ok && copy != NULL && at != NULL;
+    if (!*ok) return;
+    memcpy(at, from->at, 2 * from->n * sizeof *at);
+    *copy = (pl_ranges){ .at = at, .n = from->n };
+    to->left_out = copy;
+}
+
 /* Adds a record with its key and strings; the mutex must be held. */
 static pl_recorded *add_record(pl_recorder *r, const pl_record_info *info, const char *name) {
     if (!PL_ARRAY_ROOM(r->records, r->n_records, &r->capacity)) return NULL;
@@ -193,6 +204,7 @@ static pl_recorded *add_record(pl_recorder *r, const pl_record_info *info, const
                                      .call = call,
                                      .flags = info->flags };
     keep_stands_for(r, info, &record->info, &ok);
+    keep_left_out(r, info->left_out, &record->info, &ok);
     record->place = PL_PLACE_NONE;
     if (!ok || record->key == NULL || pl_strmap_put(&r->keys, record->key, record) != 0)
         return NULL;

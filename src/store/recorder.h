@@ -8,6 +8,7 @@
 
 #include "store/stats.h"
 #include "tensor/datum.h"
+#include "tensor/ranges.h"
 
 typedef struct pl_recorder pl_recorder;
 
@@ -27,6 +28,7 @@ typedef struct pl_record_info {             /* NULL or 0 where unknown; copied *
     unsigned flags;
     const char *const *stands_for; /* values of the model that it carries, when not only `value` */
     size_t n_stands_for;
+    const pl_ranges *left_out; /* elements that operators leave undefined (padding) */
 } pl_record_info;
 
 typedef struct pl_recorder_options {

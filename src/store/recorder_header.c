@@ -40,6 +40,8 @@ static void put_tensor(pl_json *j, const pl_recorded *r, bool stats_only) {
     for (unsigned i = 0; i < PL_RECORD_FLAGS; i++)
         if ((r->info.flags & 1u << i) != 0) pl_json_string(j, flag_names[i]);
     pl_json_array_end(j);
+    if (r->info.left_out != NULL)
+        pl_json_put_ints(j, "left_out", r->info.left_out->at, 2 * r->info.left_out->n);
     if (stats_only) {
         pl_json_key(j, "stats");
         pl_stats_put(j, &r->stats);

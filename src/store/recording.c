@@ -175,6 +175,25 @@ static pl_status match_entry(const pl_record *r, const pl_safetensors_entry *e, 
                    pl_dtype_name(e->dtype), pl_dims_describe(e->rank, e->dims, have, sizeof have));
 }
 
+/* Ranges of elements, in order. */
+static pl_status read_left_out(pl_recording *rec, const pl_json_value *item, pl_record *r,
+                               int64_t n_elements, pl_err *err) {
+    const pl_json_value *list = pl_json_find(item, "left_out");
+    if (list == NULL) return PL_OK;
+    bool ok = list->kind == PL_JSON_ARRAY && list->n_items % 2 == 0;
+    int64_t *at = pl_arena_array(rec->internal->arena, list->n_items + 1, sizeof *at);
+    if (at == NULL) return pl_fail_memory(err, list->n_items);
+    size_t n = 0;
+    for (const pl_json_value *v = ok ? list->first : NULL; v != NULL && ok; v = v->next) {
+        ok = v->is_integer && v->integer >= (n == 0 ? 0 : at[n - 1] + (n % 2 == 1)) &&
+             v->integer <= n_elements;
+        at[n++] = v->integer;
+    }
+    if (!ok) return pl_fail(err, PL_E_FORMAT, "invalid 'left_out'");
+    r->left_out = (pl_ranges){ .at = at, .n = n / 2 };
+    return PL_OK;
+}
+
 static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item, pl_record *r,
                                    pl_err *err) {
     const char *dtype, *hash;
@@ -203,6 +222,7 @@ static pl_status read_tensor_tuple(pl_recording *rec, const pl_json_value *item,
     r->has_stats = stats != NULL;
     if (r->has_stats && !pl_stats_get(stats, &r->stats))
         return pl_fail(err, PL_E_FORMAT, "invalid 'stats'");
+    PL_TRY(read_left_out(rec, item, r, n, err));
     const pl_safetensors_entry *e = pl_safetensors_find(rec->internal->safetensors, r->key);
     if (e != NULL) {
         PL_TRY(match_entry(r, e, err));

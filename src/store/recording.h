@@ -26,9 +26,10 @@ typedef struct pl_record {
     int64_t dims[PL_RANK_MAX], strides[PL_RANK_MAX];
     int64_t offset;
     bool has_hash;
-    pl_hash128 hash; /* of the bytes as blob.h defines them */
-    unsigned flags;  /* PL_RECORD_* */
-    bool has_data;   /* false when only statistics were recorded, and for containers */
+    pl_hash128 hash;    /* of the bytes as blob.h defines them */
+    unsigned flags;     /* PL_RECORD_* */
+    pl_ranges left_out; /* elements that operators leave undefined; they hold zeros */
+    bool has_data;      /* false when only statistics were recorded, and for containers */
     bool has_stats;
     pl_stats stats;
     const struct pl_record_source *source; /* where the bytes are */

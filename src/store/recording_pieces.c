@@ -11,7 +11,7 @@ enum { N_TEXTS = 6 };
 /* A record as it travels between processes of the same program. */
 typedef struct wire {
     int64_t call, dims[PL_RANK_MAX], strides[PL_RANK_MAX], offset;
-    uint64_t flags, has_shape, dtype, rank, has_hash, has_data, has_stats;
+    uint64_t flags, has_shape, dtype, rank, has_hash, has_data, has_stats, n_left_out;
     pl_hash128 hash;
     pl_stats stats;
 } wire;
@@ -44,7 +44,10 @@ static void put_record(const pl_record *r, pl_buf *out) {
     w.has_stats = r->has_stats;
     w.hash = r->hash;
     w.stats = r->stats;
+    w.n_left_out = r->left_out.n;
     pl_buf_append(out, &w, sizeof w);
+    if (r->left_out.n > 0)
+        pl_buf_append(out, r->left_out.at, 2 * r->left_out.n * sizeof *r->left_out.at);
     list_texts(r, texts);
     for (size_t i = 0; i < N_TEXTS; i++)
         put_text(out, texts[i]);
@@ -112,14 +115,28 @@ static const char *take_text(pl_arena *arena, const pl_piece *p, size_t *at) {
     return text;
 }
 
+static bool take_left_out(pl_arena *arena, const pl_piece *p, size_t n, size_t *at,
+                          pl_ranges *out) {
+    *out = (pl_ranges){ .n = n };
+    if (n == 0) return true;
+    if (n > (p->n_bytes - *at) / (2 * sizeof *out->at)) return false;
+    out->at = pl_arena_array(arena, 2 * n, sizeof *out->at);
+    if (out->at == NULL) return false;
+    memcpy(out->at, p->records + *at, 2 * n * sizeof *out->at);
+    *at += 2 * n * sizeof *out->at;
+    return true;
+}
+
 static pl_status take_record(pl_recording *rec, const pl_piece *p, int number, size_t *at,
                              pl_err *err) {
     pl_arena *arena = rec->internal->arena;
     const char *texts[N_TEXTS];
     wire w;
+    pl_ranges left_out = { .n = 0 };
     bool ok = p->n_bytes - *at >= sizeof w;
     if (ok) memcpy(&w, p->records + *at, sizeof w);
     *at += sizeof w;
+    ok = ok && take_left_out(arena, p, (size_t)w.n_left_out, at, &left_out);
     for (size_t i = 0; ok && i < N_TEXTS; i++)
         ok = (texts[i] = take_text(arena, p, at)) != NULL;
     if (!ok || w.rank > PL_RANK_MAX || w.dtype >= PL_DTYPE_COUNT)
@@ -139,6 +156,7 @@ static pl_status take_record(pl_recording *rec, const pl_piece *p, int number, s
     memcpy(r->strides, w.strides, sizeof r->strides);
     r->offset = w.offset;
     r->flags = (unsigned)w.flags;
+    r->left_out = left_out;
     r->has_shape = w.has_shape != 0;
     r->dtype = (pl_dtype)w.dtype;
     r->rank = (int)w.rank;

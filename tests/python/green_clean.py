@@ -1,6 +1,7 @@
 """Situations in which an alarm would be wrong."""
 
 import green_flows
+import green_newcomer
 import green_odd
 import green_outsider
 import green_stranger
@@ -77,4 +78,4 @@ def recordings():
 right_runtimes()
 real_runtimes()
 recordings()
-SITUATIONS += green_odd.CLEAN + green_flows.CLEAN + green_outsider.CLEAN + green_stranger.CLEAN
+SITUATIONS += green_odd.CLEAN + green_flows.CLEAN + green_outsider.CLEAN + green_stranger.CLEAN + green_newcomer.CLEAN

@@ -27,7 +27,7 @@ def clean(name, make, **more):
 
 def plumb(folder, *arguments):
     program = os.path.abspath(os.environ.get("PLUMB", "build/plumb"))
-    done = subprocess.run([program, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([program, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr
 
 

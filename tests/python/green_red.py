@@ -6,6 +6,7 @@ from green_models import MODELS, mutations
 from green_situation import (Situation, accuracy, analyze, expected_wrong, query, recording_and_model, storable, suite, truth, two_recordings,
                              with_engine)
 import green_flows
+import green_newcomer
 import green_odd
 import green_outsider
 import green_red_by_hand
@@ -128,4 +129,4 @@ whole_answers()
 test_folders()
 recordings()
 truths()
-SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED + green_outsider.RED + green_stranger.RED
+SITUATIONS += green_red_by_hand.SITUATIONS + green_odd.RED + green_flows.RED + green_outsider.RED + green_stranger.RED + green_newcomer.RED

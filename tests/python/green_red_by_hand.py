@@ -23,7 +23,7 @@ def add(name, make, **more):
 def plumb(folder, *arguments):
     """a step before; it may end with 0 or 1"""
     done = subprocess.run([os.environ["PLUMB"] if os.path.isabs(os.environ.get("PLUMB", "")) else os.path.abspath(os.environ.get("PLUMB", "build/plumb")),
-                           *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120)
+                           *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode in (0, 1), done.stderr
 
 

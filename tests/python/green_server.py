@@ -16,7 +16,7 @@ def ask(link, path, body=None):
     base, token = re.match(r"(http://[^/]+)/.*token=([0-9a-zA-Z_-]+)", link).groups()
     request = urllib.request.Request(base + path, None if body is None else json.dumps(body).encode(),
                                      {"X-Plumb-Token": token, **({"Content-Type": "application/json"} if body is not None else {})})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return json.loads(answer.read() or b"null")
 
 
@@ -38,16 +38,21 @@ def check(plumb, root, full):
     np.save(folder / "folder/x.npy", right["x"])
     np.save(folder / "folder/y.npy", -right["y"])
     cases = [("same.npz", "agree"), ("wrong.npz", "diverged"), ("input.npz", "inconclusive"), ("order.npz", "agree"), ("nan.npz", "diverged"), ("rows.npz", "diverged"),
-             ("inside.npz", "diverged"), ("folder", "diverged"), ("right.npz", None), ("other.npz", "diverged")]
+             ("inside.npz", "diverged"), ("folder", "diverged"), ("right.npz", None), ("other.npz", "diverged"), ("all-nan.npz", "inconclusive", "all-nan-b.npz"),
+             ("nothing.npz", "inconclusive", "nothing-b.npz"), ("right.npz", "diverged", "wrong.npz"), ("case.npz", "diverged", "case-b.npz")]
+    for b in ("", "-b"):
+        write_npz(folder / f"all-nan{b}.npz", {"y": right["y"] * np.float32(np.nan)})
+        write_npz(folder / f"nothing{b}.npz", {"y": right["y"][:0]})
+        write_npz(folder / f"case{b}.npz", dict(zip(("y", "Y") if b else ("Y", "y"), (right["y"], -right["y"]))))
     server = subprocess.Popen([plumb, "view", "--no-open", "--port", "0"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               env={**os.environ, "ORT_DISABLE_TELEMETRY": "1"})
     bad = []
     try:
         link = next(m.group(0) for m in (re.search(r"http://\S+", line) for line in server.stdout) if m)
-        for name, verdict in cases:
+        for name, verdict, *reference in cases:
             before = ask(link, "/api/session")
-            ask(link, "/api/compare", {"model": name, "reference": "right.npz"})
-            end = time.time() + 60
+            ask(link, "/api/compare", {"model": name, "reference": reference[0] if reference else "right.npz"})
+            end = time.time() + 300
             while ask(link, "/api/setup")["running"] and time.time() < end:
                 time.sleep(0.05)
             session = ask(link, "/api/session")
@@ -58,5 +63,5 @@ def check(plumb, root, full):
                 bad.append((f"page/{name}", f"expected {verdict}, the page has {session and session['verdict']}"))
     finally:
         server.terminate()
-        server.wait(10)
+        server.wait(60)
     return bad, len(cases)

@@ -314,7 +314,7 @@ of_cases()
 # ---- weights in other files, sessions ----
 
 def plumb(folder, *words, codes=(0, 1)):
-    done = subprocess.run([os.path.abspath(os.environ.get("PLUMB", "build/plumb")), *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([os.path.abspath(os.environ.get("PLUMB", "build/plumb")), *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode in codes, (words, done.returncode, done.stderr)
     return done
 

@@ -266,7 +266,7 @@ def test_srun_with_mpi(folder):
                     pid = rows[0]["pid"]
                     os.kill(pid, 9)
                 time.sleep(0.002)
-            said, _ = run.communicate(timeout=120)
+            said, _ = run.communicate(timeout=300)
             last = {r["key"]: r["t"] for r in map(json.loads, part.read_text().splitlines()) if "key" in r}
             lost = [key for key, what in last.items() if what == "start"]
             if pid is not None and lost:

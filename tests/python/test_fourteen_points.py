@@ -57,6 +57,8 @@ def test_01_a_recording_is_the_truth(folder):
     assert said["verdict"] == "diverged" and said["at_fault"] == "model", (said["verdict"], said.get("at_fault"))
     assert any(c["op"] == "clamp_" for c in said["lost_calls"]), said["lost_calls"]
     ask(folder, "run", "net.onnx", "--accuracy", "--backend", "ort", "--reference", "run.safetensors", code=1)
+    said = ask(folder, "run", "net.onnx", "--accuracy", "--backend", "ort", "--reference", "run.safetensors", "--profile", "torch", code=1)
+    assert "the exported model is wrong" in said.stderr, said.stderr
 
 
 def test_02_only_inputs_paired_is_no_verdict(folder):

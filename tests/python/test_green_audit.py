@@ -24,7 +24,7 @@ import green_server  # noqa: E402
 
 PLUMB = os.path.abspath(os.environ.get("PLUMB", "build/plumb"))
 PART = {"no_false_green": 120, "no_false_alarm": 120}  # generated situations that run without --full
-LIMIT = 120      # seconds
+LIMIT = 300      # seconds
 
 
 def option(name, default):

@@ -44,7 +44,7 @@ def model(path, labels, weights=WEIGHTS, declared=True):
 
 
 def plumb(*args):
-    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=300, cwd=ROOT)
     return done.returncode, done.stdout, done.stderr
 
 

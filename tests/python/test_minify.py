@@ -26,7 +26,7 @@ ORT = ROOT / ".cache/ort-1.27.0/package"
 ENV = {**os.environ, "PLUMB": PLUMB, "PLUMB_REPRO_LEVEL": "0"}
 
 
-def call(*args, cwd=None, env=None, timeout=100):
+def call(*args, cwd=None, env=None, timeout=300):
     return subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, cwd=cwd, env=env or ENV, timeout=timeout)
 
 
@@ -483,7 +483,7 @@ def interrupt_check(folder, whom, options, wait, out):
     run = subprocess.Popen([PLUMB, "minify", "m.onnxtxt", "--check", ": {model}; echo $$ > pid; sleep 60; exit 1", "-q", "-o", out, *options], cwd=folder, env=ENV,
                            start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # tests in the background of a shell ignore it
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not ((folder / "pid").exists() and (folder / "pid").read_text().strip()) and time.monotonic() < end:
         time.sleep(0.01)
     pid = int((folder / "pid").read_text())
@@ -491,8 +491,8 @@ def interrupt_check(folder, whom, options, wait, out):
     while wait and not any(runs(child, b"sleep\x0060") for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()) and time.monotonic() < end:
         time.sleep(0.01)
     whom(run.pid, signal.SIGINT)
-    run.wait(20)
-    end = time.monotonic() + 20
+    run.wait(60)
+    end = time.monotonic() + 60
     while (left := of_session(run.pid)) and time.monotonic() < end:
         time.sleep(0.01)
     for number in left:

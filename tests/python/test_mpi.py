@@ -116,7 +116,7 @@ def kill_at(mpi, n, rank, lines, tmp, out, flags=(), wrapper=()):
             os.kill(pid, signal.SIGKILL)
             killed = True
         time.sleep(.002)
-    said, _ = run.communicate(timeout=120)
+    said, _ = run.communicate(timeout=300)
     return run.returncode, said, killed
 
 
@@ -268,7 +268,7 @@ def test_wrong_module_is_told(tmp):
     if len(mpis()) < 2:
         raise Skip("needs both MPIs")
     make_models(tmp)
-    done = launch("mpich", 2, corpus("x"), tmp, exits=None, env={"PLUMB_MPI": "openmpi"}, timeout=120)
+    done = launch("mpich", 2, corpus("x"), tmp, exits=None, env={"PLUMB_MPI": "openmpi"}, timeout=300)
     assert done.returncode == 2 and "belongs to another MPI" in done.stderr, f"exit {done.returncode}: {done.stdout}{done.stderr}"
 
 
@@ -459,7 +459,7 @@ def test_pieces_that_do_not_fit_are_told(tmp):
             "truncate -s 100 a/rank2.safetensors": "rank 2: a: rank2.safetensors"}
     for mpi in mpis():
         for breakage, text in told.items():
-            done = launch(mpi, 4, ["unshare", "-m", "sh", tmp / "node.sh", *command], tmp, exits=(2,), env={"BREAK": breakage, "ALSO": ""}, timeout=60)
+            done = launch(mpi, 4, ["unshare", "-m", "sh", tmp / "node.sh", *command], tmp, exits=(2,), env={"BREAK": breakage, "ALSO": ""}, timeout=300)
             assert text in done.stderr and done.stderr.count("plumb compare:") == 1, f"{breakage}: {done.stderr}"
             assert not (tmp / "x").exists()
 

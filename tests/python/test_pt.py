@@ -30,7 +30,7 @@ NUMBERS = itertools.count()
 
 
 def plumb(*args):
-    return subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=300)
 
 
 def points(folder, a, b):

@@ -163,11 +163,11 @@ g (float[3,4] x) => (float[3,4] y) { one = Constant <value = float {5}> () add =
     rewrite(bare.path, path, dict(file.metadata, **{"plumb.values": json.dumps(rows)}))
     assert File(path).tensors.keys() == file.tensors.keys()
     done = subprocess.run([PLUMB, "compare", folder / "other.onnxtxt", path, "-o", folder / "session", "--json"],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=300)
     points = json.loads(done.stdout)["sync_points"] if done.stdout else []
     assert not [p for p in points if p["value"] == "add" and p.get("counterpart") == "add"], done.stderr
     done = subprocess.run([PLUMB, "compare", folder / "other.onnxtxt", bare.path, "-o", folder / "session2", "--json"],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=300)
     points = json.loads(done.stdout)["sync_points"] if done.stdout else []
     assert [p for p in points if p["value"] == "add" and p.get("counterpart") == "add"], done.stderr[-300:]
 

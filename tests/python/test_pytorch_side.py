@@ -71,7 +71,7 @@ class File:
 
 
 def run(*args):
-    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"plumb {args[0]}: {done.stderr.strip()[-300:]}"
     return done.stdout
 

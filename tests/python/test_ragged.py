@@ -147,6 +147,29 @@ def test_recordings(folder):
     assert code == 1, r["reason"]
 
 
+def pooled(model):
+    """Its only output is the mean over all rows, those of padding too."""
+    del model.graph.output[:]
+    model.graph.node.append(onnx.helper.make_node("ReduceMean", ["logits"], ["pooled"], axes=[0, 1], keepdims=0)
+                            if model.opset_import[0].version < 18 else
+                            onnx.helper.make_node("ReduceMean", ["logits", "all_axes"], ["pooled"], keepdims=0))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0, 1]), "all_axes"))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("pooled", onnx.TensorProto.FLOAT, None))
+    return model
+
+
+def floats(path, name):
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    entry = json.loads(data[8:8 + n])[name]
+    begin, end = entry["data_offsets"]
+    return np.frombuffer(data[8 + n + begin:8 + n + end], np.float32).reshape(entry["shape"]).copy()
+
+
+def point_size(point):
+    return int(np.prod(point["metadata"]["a"]["shape"]))
+
+
 def test_nothing_is_defined(folder):
     """The mean over all rows, padded ones too, is undefined: not AGREE of zeros. Where a part is left out, the first line says so."""
     model = decoders.model("genai", "fp32", LAYERS)
@@ -156,18 +179,54 @@ def test_nothing_is_defined(folder):
     logits = next(p for p in r["sync_points"] if p["value"] == "logits")
     n = (IDS.size - sum(LENGTHS)) * logits["metadata"]["a"]["shape"][-1]
     assert code == 0 and logits["left_out"] == n and "padding is left out of 5 outputs, first" in r["reason"], (n, logits["left_out"], r["reason"])
-    del model.graph.output[:]
-    model.graph.node.append(onnx.helper.make_node("ReduceMean", ["logits"], ["pooled"], axes=[0, 1], keepdims=0)
-                            if model.opset_import[0].version < 18 else
-                            onnx.helper.make_node("ReduceMean", ["logits", "all_axes"], ["pooled"], keepdims=0))
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0, 1]), "all_axes"))
-    model.graph.output.append(onnx.helper.make_tensor_value_info("pooled", onnx.TensorProto.FLOAT, None))
-    onnx.save(model, str(folder / "whole.onnx"))
+    onnx.save(pooled(model), str(folder / "whole.onnx"))
     for backend in ("ort", "jit"):
         code, r = analyze(folder, folder / "whole.onnx", feed, "--backend", backend, codes=(2,))
-        pooled = next(p for p in r["sync_points"] if p["value"] == "pooled")
-        assert pooled["verdict"] == "unverified" and "undefined" in r["reason"], (backend, r["reason"], pooled["verdict"])
+        point = next(p for p in r["sync_points"] if p["value"] == "pooled")
+        assert point["verdict"] == "unverified" and "undefined" in r["reason"], (backend, r["reason"], point["verdict"])
+        plumb("minify", folder / "whole.onnx", "--inputs", feed, "--backend", backend, "--query", "--accuracy", codes=(2,))
         code, r = plumb("run", folder / "whole.onnx", "--inputs", feed, "--accuracy", "--backend", backend, "--json", codes=(2,))
+
+
+def test_recordings_where_nothing_is_defined(folder):
+    """Two recordings of zeros that stand for padding do not agree; without the graph that says so, zeros are zeros."""
+    model = pooled(decoders.model("genai", "fp32", LAYERS))
+    onnx.save(model, str(folder / "whole.onnx"))
+    feed = prompt_feed(folder / "feed.npz")
+    for backend in ("ort", "eager"):
+        plumb("record", folder / "whole.onnx", "--inputs", feed, "--backend", backend, "-o", folder / f"{backend}.safetensors")
+    a, b = folder / "ort.safetensors", folder / "eager.safetensors"
+    for sides in ((a, b), (a, folder / "whole.onnx", "--inputs", feed)):
+        code, r = plumb("compare", *sides, "--json", "--no-session", codes=(2,))
+        point = next(p for p in r["sync_points"] if p["value"] == "pooled")
+        assert point["verdict"] == "unverified" and point["left_out"] == point_size(point), (sides, r["reason"], point)
+    zeros = np.zeros((2, 3), np.float32)
+    for side in "ab":
+        np.savez(folder / f"{side}.npz", pooled=zeros)
+    code, r = plumb("compare", folder / "a.npz", folder / "b.npz", "--json", "--no-session")
+    assert code == 0 and r["verdict"] == "agree", r["reason"]
+
+
+def test_an_engine_leaves_anything_in_padding(folder):
+    """A recording of plumb says where padding is, so an engine's dump may hold anything there, and nothing else anywhere else."""
+    model = decoders.model("genai", "fp32", LAYERS)
+    onnx.save(model, str(folder / "m.onnx"))
+    feed = prompt_feed(folder / "feed.npz")
+    plumb("record", folder / "m.onnx", "--inputs", feed, "-o", folder / "b.safetensors")
+    plumb("record", folder / "m.onnx", "--inputs", feed, "--backend", "ort", "-o", folder / "a.safetensors")
+    code, r = plumb("compare", folder / "a.safetensors", folder / "b.safetensors", "--json", "--no-session")
+    point = next(p for p in r["sync_points"] if p["value"] == "logits")
+    assert code == 0 and point["left_out"] == (IDS.size - sum(LENGTHS)) * point["metadata"]["a"]["shape"][-1], (r["reason"], point)
+    logits = floats(folder / "a.safetensors", "logits")
+    padded = np.arange(logits.shape[1]) >= np.array(LENGTHS)[:, None]
+    logits[padded] = 77
+    np.savez(folder / "engine.npz", logits=logits)
+    code, r = plumb("compare", folder / "engine.npz", folder / "b.safetensors", "--json", "--no-session", codes=(0, 2))
+    point = next(p for p in r["sync_points"] if p["value"] == "logits")
+    assert point["verdict"] in ("same", "within"), (r["reason"], point)
+    logits[~padded] += np.float32(1)
+    np.savez(folder / "engine.npz", logits=logits)
+    code, r = plumb("compare", folder / "engine.npz", folder / "b.safetensors", "--json", "--no-session", codes=(1,))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def model(path, seed, op, batch=2, longest=9, least=0, beams=3, kept=2, by_lengt
 
 
 def plumb(*args):
-    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    done = subprocess.run([PLUMB, *map(str, args)], capture_output=True, text=True, timeout=300, cwd=ROOT)
     return done.returncode, done.stdout, done.stderr
 
 

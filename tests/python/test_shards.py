@@ -136,7 +136,7 @@ def ranks(folder, seen, only=None):
 
 def compare(folder, a, b, name="m.json", *more):
     done = subprocess.run([PLUMB, "compare", a, b, "--map", folder / name, "-o", a.with_suffix(".session"), "--json", *more],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=300)
     return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
 
 
@@ -189,14 +189,14 @@ def test_ranks_as_the_reference(folder):
     good, bad = ranks(folder / "good", engine(4)), ranks(folder / "bad", engine(4, swapped=(1, 3)))
     a = folder / "a.safetensors"
     a.write_bytes(ref.read_bytes())
-    done = subprocess.run([PLUMB, "compare", a, good, "--map", folder / "m.json", "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PLUMB, "compare", a, good, "--map", folder / "m.json", "--json"], capture_output=True, text=True, timeout=300)
     found = json.loads(done.stdout)
     joined = [p for p in found["sync_points"] if (p["counterpart"] or "").endswith("(joined)")]
     assert done.returncode == 0 and len(joined) == 5 * LAYERS, (done.stderr, len(joined))
-    done = subprocess.run([PLUMB, "compare", a, bad, "--map", folder / "m.json", "--json"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([PLUMB, "compare", a, bad, "--map", folder / "m.json", "--json"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and json.loads(done.stdout)["first_divergence"] == "/layers.1/ctx"
     done = subprocess.run([PLUMB, "analyze", folder / "m.onnx", "--input", f"x={folder / 'x.npy'}", "--backend", "jit", "--reference", good,
-                           "--map", folder / "m.json", "--json", "-o", folder / "s"], capture_output=True, text=True, timeout=120)
+                           "--map", folder / "m.json", "--json", "-o", folder / "s"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-400:]
 
 

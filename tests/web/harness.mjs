@@ -1,5 +1,5 @@
 // What the web tests share: TAP, sessions made by plumb, their blobs read without plumb, Chromium, `plumb view`, and plain requests.
-//   -k TEXT   --screenshots DIR   --figures FILE   --slow N (pages have a processor N times as slow, and workers that answer 100 ms late)
+//   -k TEXT   --screenshots DIR   --figures FILE   --slow N (pages have a processor N times as slow; workers answer 100 ms late, frames, observers of sizes and the server up to 200)
 import { spawn, execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
@@ -14,6 +14,8 @@ const require = createRequire(join(root, "web/"));
 export const plumb = resolve(process.env.PLUMB ?? join(root, "build/plumb"));
 export const option = (name) => { const i = process.argv.indexOf(name); return i > 0 ? process.argv[i + 1] : null; };
 export const figures = {};
+/** Milliseconds after which what was waited for is taken not to come: no test that passes gets there, however busy the machine. */
+export const PATIENCE = 90000;
 const wanted = option("-k"), slow = Number(option("--slow") ?? 0);
 export const dir = mkdtempSync(join(tmpdir(), "plumb-web-"));
 export const shots = option("--screenshots") ?? join(dir, "shots");
@@ -68,11 +70,27 @@ const delayWorkers = (ms) => {
     set onmessage(f) { super.onmessage = (e) => setTimeout(() => f(e), ms); }
   };
 };
+/** All else that answers on its own comes up to this late, each time by another amount: frames, observers of sizes, the server; what is sent leaves late, too. */
+const delayAll = (ms) => {
+  const [frame, ask, late] = [window.requestAnimationFrame.bind(window), window.fetch.bind(window), (f = () => {}) => new Promise((done) => setTimeout(() => done(f()), ms * Math.random()))];
+  window.requestAnimationFrame = (f) => frame(() => late(() => f(performance.now())));
+  window.ResizeObserver = class extends ResizeObserver {
+    constructor(f) { super((...seen) => late(() => f(...seen))); }
+  };
+  window.fetch = async (what, how) => {
+    if (how?.method === "POST") await late();
+    const answer = await ask(what, how);
+    await late();
+    return answer;
+  };
+};
 export const COMPILES = /^To show this, the session's model/;
 export async function open(url, size = { width: 1440, height: 900 }, workerDelay = slow ? 100 : 0, before = null) {
   const context = await browser.newContext({ viewport: size, acceptDownloads: true });
   if (workerDelay) await context.addInitScript(delayWorkers, workerDelay);
+  if (slow) await context.addInitScript(delayAll, 200);
   const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
   // The question whether the model may be compiled here is answered with yes; other dialogs belong to the test that waits for them.
   page.on("dialog", (d) => {
     if (COMPILES.test(d.message())) return d.accept();
@@ -86,7 +104,7 @@ export async function open(url, size = { width: 1440, height: 900 }, workerDelay
   page.on("request", (r) => { if (!/^(file|blob|data|http:\/\/127\.0\.0\.1)/.test(r.url())) page.problems.push(`asked for ${r.url()}`); });
   await before?.(page);
   await page.goto(url);
-  await page.waitForSelector("#app[data-ready]", { timeout: 60000 });
+  await page.waitForSelector("#app[data-ready]", { timeout: PATIENCE });
   return page;
 }
 /** Opens a tab of the inspector; the address keeps it. */
@@ -94,11 +112,11 @@ export const tab = (page, name) => page.click(`#tab-${name}`);
 export const text = (page, selector) => page.locator(selector).innerText();
 export const values = (page) => page.$$eval("#rows .row[data-value]", (rows) => rows.sort((a, b) => parseFloat(a.style.top) - parseFloat(b.style.top)).map((r) => r.dataset.value));
 /** The inspector waits for nothing. */
-export const idle = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy !== "true", null, { timeout: 20000 });
+export const idle = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy !== "true", null, { timeout: PATIENCE });
 /** The tensors of the selection are there; pictures are drawn while their tab is open. */
-export const settled = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy === "false" && (document.getElementById("panel-tensors").hidden || (document.getElementById("heat-d") && document.getElementById("readout"))), null, { timeout: 20000 });
+export const settled = (page) => page.waitForFunction(() => document.querySelector(".inspector").ariaBusy === "false" && (document.getElementById("panel-tensors").hidden || (document.getElementById("heat-d") && document.getElementById("readout"))), null, { timeout: PATIENCE });
 /** The graph is laid out and drawn as it was last asked for. */
-export const drawn = (page) => page.waitForFunction(() => [...document.querySelectorAll("#graph, #graph-b")].every((c) => c.ariaBusy === "false"), null, { timeout: 20000 });
+export const drawn = (page) => page.waitForFunction(() => [...document.querySelectorAll("#graph, #graph-b")].every((c) => c.ariaBusy === "false"), null, { timeout: PATIENCE });
 
 export function serve(args, cwd = dir, env = process.env) {
   const child = spawn(plumb, ["view", "--no-open", "--port", "0", ...args], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
@@ -141,7 +159,11 @@ export async function until(f, ms, what = "it") {
 }
 /** The same for a value; the last one found is told. */
 export async function becomes(f, expected, what = "") {
-  await until(async () => { equal(await f(), expected, what); return true; }, 20000, what);
+  await until(async () => { equal(await f(), expected, what); return true; }, PATIENCE, what);
+}
+/** The same for a text that comes to have a part. */
+export async function has(f, part, what = "") {
+  await until(async () => { const found = await f(); ok(found.includes(part), `${what}: found ${JSON.stringify(found)}, expected ${JSON.stringify(part)} in it`); return true; }, PATIENCE, what);
 }
 export async function finish() {
   await browser.close();

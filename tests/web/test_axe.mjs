@@ -2,7 +2,7 @@
 //   PLUMB=build/plumb node tests/web/test_axe.mjs [-k TEXT] [--screenshots DIR]
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { analyze, dir, drawn, equal, finish, make, ok, open, report, root, serve, settled, shots, tab, test, text } from "./harness.mjs";
+import { PATIENCE, analyze, becomes, dir, drawn, equal, finish, make, ok, open, report, root, serve, settled, shots, tab, test, text } from "./harness.mjs";
 
 const axe = readFileSync(join(root, "web/node_modules/axe-core/axe.min.js"), "utf8");
 const model = make("small"), folder = join(dir, "s"), session = analyze(model, "jit:inject=nan@Conv:3", folder), culprit = session.blame[0].value;
@@ -100,12 +100,12 @@ await test("states: a NaN is counted, never a figure; the server gone and back; 
   const page = await open(server.link);
   const first = page.locator("#rows .row").first();
   equal([await first.getAttribute("data-value"), await first.locator(".score").innerText()], [culprit, "NaN ×1"]);
-  equal(await text(page, "#header-coverage"), await text(page, "#coverage"), "what the verdict rests on");
+  await becomes(() => text(page, "#header-coverage"), await text(page, "#coverage"), "what the verdict rests on");
   await page.route(/api\/(stats|slice|setup)/, (r) => r.abort());
   await first.click();
   await page.waitForSelector("#gone:not([hidden])");
   await page.unroute(/api\/(stats|slice|setup)/);
-  await page.waitForSelector("#gone", { state: "hidden", timeout: 20000 });
+  await page.waitForSelector("#gone", { state: "hidden", timeout: PATIENCE });
   await page.context().close();
   const broken = await open(server.link, undefined, 0, (p) => p.route(/api\/session/, (r) => r.fulfill({ status: 500, contentType: "application/json", body: '{"error": "session.json: format 99 is newer than this plumb"}' })));
   ok((await text(broken, ".state")).includes("another version of plumb"), await text(broken, ".state"));

@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { analyze, dir, equal, figures, finish, make, ok, open, plumb, report, root, serve, settled, test, text } from "./harness.mjs";
+import { analyze, becomes, dir, equal, figures, finish, has, make, ok, open, plumb, report, root, serve, settled, test, text } from "./harness.mjs";
 
 const full = process.argv.includes("--full");
 const exported = (name) => join(root, ".cache/models/torch", `${name}.onnx`);
@@ -57,7 +57,7 @@ async function first(folder, s) {
   if (s.verdict === "diverged") ok(!(await page.locator("#verdict-badge.sure").count()), "nothing green over it");
   await row.click();
   await settled(page);
-  equal(await text(page, "#point-name"), s.blame[0].value);
+  await becomes(() => text(page, "#point-name"), s.blame[0].value);
   const differs = await page.locator("#heat-d").evaluate((c) => new Uint32Array(c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer).some((x) => x !== 0xfff7f7f7)); // the colour of no difference
   ok(differs, "a picture of its error");
   equal(page.problems, []);
@@ -80,12 +80,12 @@ for (const [kind, says] of [["crash", "crashed"], ["hang", "timed out"], ["compi
   await test(`culprit: ${kind}: named, first in the list and in the graph, with a way out`, async () => {
     const folder = join(dir, `dead-${kind}`), s = analyze(models.small[0], `jit:inject=${kind}@Conv:2`, folder, ["--timeout", "5"], 4);
     const server = await serve([folder]), page = await open(server.link), row = page.locator("#rows .row").first();
-    equal(await text(page, "#verdict-badge"), "failed");
-    ok((await text(page, "#run-failed")).includes(says), await text(page, "#run-failed"));
+    await becomes(() => text(page, "#verdict-badge"), "failed");
+    await has(() => text(page, "#run-failed"), says);
     equal([await row.getAttribute("data-value"), await text(page, "#failed-at")], [s.blame[0].value, s.blame[0].value], "the operation");
     equal(s.blame[0].value, "/blocks.0/conv2/Conv_output_0", "where the fault was planted");
     await page.click("#failed-at");
-    ok((await text(page, "#inspector-head")).includes("culprit"), await text(page, "#inspector-head"));
+    await has(() => text(page, "#inspector-head"), "culprit");
     ok(await page.locator("#minify").isVisible() && await page.locator("#repro").isVisible() && await page.locator("#open-setup").isVisible(), "ways out");
     equal(page.problems, []);
     await page.context().close();

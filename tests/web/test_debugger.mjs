@@ -2,7 +2,7 @@
 // tour. Prints TAP.   PLUMB=build/plumb node tests/web/test_debugger.mjs [-k TEXT] [--screenshots DIR]
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";
-import { analyze, becomes, blob, dir, drawn, equal, finish, make, ok, open, report, serve, settled, shots, tab, test, text } from "./harness.mjs";
+import { PATIENCE, analyze, becomes, blob, dir, drawn, equal, finish, has, make, ok, open, report, serve, settled, shots, tab, test, text } from "./harness.mjs";
 
 const folder = join(dir, "s"), session = analyze(make("small"), "jit:inject=scale@Conv:3", folder), culprit = session.blame[0].value;
 const server = await serve([folder]), at = (more = "") => `${server.link}#value=${encodeURIComponent(culprit)}${more}`;
@@ -18,16 +18,16 @@ function largest(axis) {
 await test("path: what lies between two values, by button and by key; no path; the address keeps it", async () => {
   const page = await open(at("&open=*"));
   await drawn(page);
-  equal(await page.locator("#path").getAttribute("aria-pressed"), "false");
+  await becomes(() => page.locator("#path").getAttribute("aria-pressed"), "false");
   await page.click("#path");
-  ok((await text(page, "#graph-note")).includes("select the other end"), await text(page, "#graph-note"));
+  await has(() => text(page, "#graph-note"), "select the other end");
   await page.locator("#rows .row[data-value='y']").click();
   // Conv, Relu, Conv, Add, Softmax: between the first and the last stand Relu, Conv, Add
-  await becomes(async () => (await text(page, "#graph-note")).includes("3 operations between"), true, "from blocks.1's first Conv to the end");
+  await has(() => text(page, "#graph-note"), "3 operations between", "from blocks.1's first Conv to the end");
   await becomes(() => page.url().includes("path="), true, "in the address");
   await page.screenshot({ path: join(shots, "path.png") });
   await page.locator("#rows .row[data-value='z']").click();
-  await becomes(async () => (await text(page, "#graph-note")).includes("No path"), true, "z comes from the input alone");
+  await has(() => text(page, "#graph-note"), "No path", "z comes from the input alone");
   await page.keyboard.press("a");
   await becomes(async () => [await page.locator("#path").getAttribute("aria-pressed"), page.url().includes("path=")], ["false", false], "ended by key");
   equal(page.problems, []);
@@ -60,15 +60,15 @@ await test("replay: A against what the operation makes of its own inputs in fp64
     await page.locator("#heat-b").hover({ position: { x: 9, y: 9 } });
     const cell = await page.locator("#readout").evaluate((e) => [Number(e.dataset.a), Number(e.dataset.b)]);
     ok(Math.abs(cell[0] / cell[1] - 1.05) < 1e-4, `A ${cell[0]}, replay ${cell[1]}`);
-    equal(await page.locator("#figure-d figcaption").innerText(), "A − replay");
+    await becomes(() => page.locator("#figure-d figcaption").innerText(), "A − replay");
     await tab(page, "tensors");
-    await page.waitForFunction(() => document.querySelector("#panel-tensors #figure-d figcaption")?.textContent === "A − B", null, { timeout: 20000 });
-    equal(await page.locator("#heat-d").count(), 1, "one set of pictures");
+    await page.waitForFunction(() => document.querySelector("#panel-tensors #figure-d figcaption")?.textContent === "A − B", null, { timeout: PATIENCE });
+    await becomes(() => page.locator("#heat-d").count(), 1, "one set of pictures");
     equal(page.problems, []);
     await page.context().close();
   }
   const page = await open(`${server.link}#value=y&tab=replay`); // no culprit
-  ok((await text(page, "#panel-replay")).includes("kept for culprits only"), await text(page, "#panel-replay"));
+  await has(() => text(page, "#panel-replay"), "kept for culprits only");
   await page.context().close();
 });
 
@@ -116,7 +116,7 @@ await test("channels: a picture of each, the worst first, on one scale; one is c
   await page.click(`#channel-grid [data-channel='${last}']`);
   await page.waitForFunction((c) => document.querySelector(".pickers [data-axis='1']")?.value === String(c), last);
   await page.waitForSelector(`#channel-grid [data-channel='${last}'][aria-pressed=true]`);
-  equal(await page.locator("#channel-grid [data-channel]").count(), order.length, "they stay");
+  await becomes(() => page.locator("#channel-grid [data-channel]").count(), order.length, "they stay");
   equal(page.problems, []);
   await page.context().close();
 });
@@ -184,7 +184,7 @@ await test("tour: three steps at the first start, which point at panes; Skip end
   await page.reload();
   await page.waitForSelector("#app[data-ready]");
   await drawn(page);
-  equal(await page.locator("#tour").count(), 0, "not again");
+  await becomes(() => page.locator("#tour").count(), 0, "not again");
   await page.context().close();
 });
 

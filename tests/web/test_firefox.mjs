@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { analyze, dir, equal, finish, make, ok, report, root, serve, shots, test } from "./harness.mjs";
+import { analyze, becomes, dir, equal, finish, make, ok, report, root, serve, shots, test } from "./harness.mjs";
 
 const program = "/usr/bin/firefox-esr", { _bidiFirefox } = createRequire(join(root, "web/"))("playwright-core");
 if (!existsSync(program)) {
@@ -28,7 +28,7 @@ async function culprit(page, value) {
   equal(await first.getAttribute("data-value"), value, "the first row");
   await first.click();
   await page.waitForFunction(() => document.querySelector(".inspector").getAttribute("aria-busy") === "false" && document.getElementById("heat-d"), null, WAIT);
-  equal(await page.locator("#point-name").innerText(), value);
+  await becomes(() => page.locator("#point-name").innerText(), value);
   for (const id of ["#heat-a", "#heat-d", "#heat-b"]) ok((await painted(page, id)) > (id === "#heat-d" ? 1 : 4), `${id} has a picture`); // a NaN alone: two colours
   await page.waitForFunction(() => document.getElementById("graph").getAttribute("aria-busy") === "false", null, WAIT);
   ok((await painted(page, "#graph")) > 4, "the graph is drawn");
@@ -44,7 +44,7 @@ await test("firefox: from a model to the culprit's tensors, in the page", async 
   await page.waitForSelector("#verdict-badge.wrong", { timeout: 120000 });
   await page.waitForSelector("#app[data-ready]", WAIT);
   await culprit(page, await page.locator("#rows .row").first().getAttribute("data-value"));
-  equal(await page.locator("#point-verdict").innerText(), "culprit");
+  await becomes(() => page.locator("#point-verdict").innerText(), "culprit");
   for (const name of ["error", "distribution", "elements", "operation"]) {
     await page.click(`#tab-${name}`);
     ok((await page.locator(`#panel-${name}`).innerText()).length > 20, `tab ${name}`);
@@ -64,7 +64,7 @@ await test("firefox: a report opens from a file; keys; nothing scrolls sideways 
   await page.keyboard.press("j");
   ok((await page.locator("#point-name").innerText()) !== s.blame[0].value, "j: the next row");
   await page.keyboard.press("c");
-  equal(await page.locator("#point-name").innerText(), s.blame[0].value, "c: the culprit");
+  await becomes(() => page.locator("#point-name").innerText(), s.blame[0].value, "c: the culprit");
   await page.setViewportSize({ width: 390, height: 844 });
   for (const pane of ["navigator", "inspector", "structure", "source"]) {
     await page.locator(`.panes [data-pane=${pane}]`).click();

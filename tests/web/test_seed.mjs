@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { analyze, dir, drawn, equal, figures, finish, ok, open, plumb, report, root, serve, settled, shots, tab, test, text, values } from "./harness.mjs";
+import { analyze, becomes, dir, drawn, equal, figures, finish, has, ok, open, plumb, report, root, serve, settled, shots, tab, test, text, values } from "./harness.mjs";
 
 // A net with modules, recorded by save_intermediates, which also exports it.
 writeFileSync(join(dir, "net.py"), `import torch
@@ -48,14 +48,14 @@ const FAULT = "jit:inject=scale@Relu:1";
 async function seen(page, how) {
   await settled(page);
   await drawn(page);
-  equal(await text(page, "#verdict-badge"), "diverged", how);
+  await becomes(() => text(page, "#verdict-badge"), "diverged", how);
   const first = page.locator("#rows .row").first(), culprit = (await values(page))[0];
   // "each sync point shows both operation names alongside a similarity score and a color-coded indicator dot"
   ok(/Relu/.test(await first.innerText()) && /^relu$/.test(await first.locator(".op.b").innerText()), `both operation names: ${await first.innerText()}`);
   equal([await first.locator(".dot [aria-hidden]").innerText(), await first.locator(".verdict").innerText()], ["▲", "culprit"], "dot");
   ok(Number.isFinite(Number(await first.locator(".score").innerText())), "score");
   // "In the Inspector, the tensor outputs from both runs are displayed side by side alongside a visual difference"
-  equal(await text(page, "#point-name"), culprit, "the culprit is first in the list, and selected");
+  await becomes(() => text(page, "#point-name"), culprit, "the culprit is first in the list, and selected");
   for (const side of ["a", "d", "b"]) ok(await page.locator(`#heat-${side}`).isVisible(), `picture of ${side}`);
   // "Use the Source Viewer to trace the operation back to its origin in the PyTorch code"
   await page.waitForSelector("#source-text .lit");
@@ -85,7 +85,7 @@ await test("seed: by mouse, from the model to the culprit's tensors in at most 8
   // "Under Configuration B … select Intermediates File … Click the folder icon and select your file"
   await act(() => page.click("#browse-reference"));
   await act(() => page.locator(".browser li button", { hasText: "net.safetensors" }).click());
-  equal(await page.locator("#inputs-from option:checked").innerText(), "from the reference recording", "its inputs come with it");
+  await becomes(() => page.locator("#inputs-from option:checked").innerText(), "from the reference recording", "its inputs come with it");
   // "Click Compare"
   await act(() => page.click("#compare"));
   await page.waitForSelector("#verdict-badge.wrong", { timeout: 60000 });
@@ -98,11 +98,11 @@ await test("seed: by mouse, from the model to the culprit's tensors in at most 8
   // "Sort by Similarity to identify the most divergent pairs, or by Operation"
   for (const sort of ["similarity", "operation", "blame"]) await page.selectOption("#sort", sort);
   // "reports five metrics … The default metric is PSNR … Color indicators are metric-aware"
-  equal(await page.inputValue("#metric"), "psnr");
+  await becomes(() => page.inputValue("#metric"), "psnr");
   const metrics = await page.$$eval("#metric option", (o) => o.map((e) => e.value));
   for (const m of ["psnr", "mae", "mse", "max_abs", "mean_rel"]) ok(metrics.includes(m), `${m} of ${metrics}`);
   await tab(page, "error");
-  equal(await page.locator("#metrics tr").count(), metrics.length, "all of them in the inspector");
+  await becomes(() => page.locator("#metrics tr").count(), metrics.length, "all of them in the inspector");
   // "If low-similarity sync points cluster in the same module": the module's values, by its name in the path
   await page.locator("#crumbs button").nth(2).click();
   ok((await page.inputValue("#search")).startsWith("module=blocks."), "the module's values are listed");
@@ -116,7 +116,7 @@ await test("seed: a culprit that B has no counterpart for is first, and shown ag
   const culprit = s.blame[0].value, point = s.sync_points.find((p) => p.value === culprit), page = await open(report(folder, join(dir, "unpaired.html")));
   equal([point.counterpart, point.metadata.b], ["", null], "MatMul is half of a torch linear");
   equal((await values(page))[0], culprit, "first in the list");
-  equal(await page.locator("[data-group='~rest']").count(), 1, "other unpaired values and constants are one line");
+  await becomes(() => page.locator("[data-group='~rest']").count(), 1, "other unpaired values and constants are one line");
   const n = (await values(page)).length;
   await page.locator("[data-group='~rest']").click();
   ok((await values(page)).length > n, "that opens");
@@ -165,10 +165,10 @@ await test("seed: the same by keyboard alone, in as many actions", async () => {
   await page.keyboard.press("ArrowDown");
   ok((await text(page, "#point-name")) !== culprit, "down to what reads it");
   await page.keyboard.press("c");
-  equal(await text(page, "#point-name"), culprit, "c: back to the culprit");
+  await becomes(() => text(page, "#point-name"), culprit, "c: back to the culprit");
   await tabTo("tab-tensors");
   await page.keyboard.press("ArrowRight");
-  equal(await page.locator("#tab-error").getAttribute("aria-selected"), "true", "tabs by arrow keys");
+  await becomes(() => page.locator("#tab-error").getAttribute("aria-selected"), "true", "tabs by arrow keys");
   equal(page.problems, []);
   await page.context().close();
   equal((await server.stop()).code, 0);
@@ -197,12 +197,12 @@ plumb.save_intermediates(Net().eval(), (torch.randn(3, 4),), "clamped.onnx", "cl
   const folder = join(dir, "clamped");
   analyze(join(dir, "clamped.onnx"), "jit", folder, ["--reference", join(dir, "clamped.safetensors")]);
   const page = await open(report(folder, join(dir, "clamped.html")));
-  ok((await text(page, "#at-fault")).includes("exported model is wrong"), await text(page, "#at-fault"));
+  await has(() => text(page, "#at-fault"), "exported model is wrong");
   ok(/clamp_\s*dropped.*clamped\.py:12.*y\.view\(-1\)\.clamp_\(0, 1\)/s.test(await text(page, "#lost-calls")), await text(page, "#lost-calls"));
   equal((await values(page))[0], "y", "the value that it makes wrong is first");
   await page.locator("#rows .row").first().click();
   await page.waitForSelector("#lost .lit");
-  equal(await text(page, "#lost .lit"), "y.view(-1).clamp_(0, 1)", "in the source pane");
+  await becomes(() => text(page, "#lost .lit"), "y.view(-1).clamp_(0, 1)", "in the source pane");
   await page.screenshot({ path: join(shots, "lost.png") });
   equal(page.problems, []);
   await page.context().close();

@@ -3,7 +3,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ask, dir, equal, finish, make, ok, open, plumb, root, serve, shots, test, text } from "./harness.mjs";
+import { ask, becomes, dir, equal, finish, has, make, ok, open, plumb, root, serve, shots, test, text } from "./harness.mjs";
 
 const axe = readFileSync(join(root, "web/node_modules/axe-core/axe.min.js"), "utf8");
 async function accessible(page) {
@@ -38,12 +38,12 @@ await test("table: values by backend, blame of each, and who agree without the r
   await page.keyboard.press("Enter"); // opens the second backend's session there
   await page.waitForSelector("#point-name");
   equal([await text(page, "#point-name"), await text(page, "#point-verdict")], [culprit, "culprit"]);
-  ok((await text(page, ".facts")).includes("threads=1"), await text(page, ".facts"));
+  await has(() => text(page, ".facts"), "threads=1");
   await page.click("#to-table");
   await page.waitForSelector("#many-table");
   await page.locator("#many-table thead button").first().click(); // the blame of the first
   await page.waitForSelector("#point-name");
-  equal(await text(page, "#point-name"), culprit);
+  await becomes(() => text(page, "#point-name"), culprit);
   ok(!(await text(page, ".facts")).includes("threads=1"), "the first backend's session");
   equal(page.problems, []);
   await page.context().close();
@@ -66,7 +66,7 @@ await test("table: layers by step; the culprit's cell opens the session of its s
   await page.screenshot({ path: join(shots, "steps.png") });
   await bad.first().locator("button").click();
   await page.waitForSelector("#point-name");
-  equal(await text(page, "#point-name"), doc.analyses.find((a) => a.step === at).layers.find((l) => l.culprit).value);
+  await becomes(() => text(page, "#point-name"), doc.analyses.find((a) => a.step === at).layers.find((l) => l.culprit).value);
   await page.click("#to-table");
   await page.waitForSelector("#steps-table");
   equal(page.problems, []);
@@ -82,7 +82,7 @@ await test("table: nothing outside the folder opens; names are text; a broken ta
   writeFileSync(join(folder, "many.json"), JSON.stringify({ model: name, reference: name, exit_code: 9, metric: "psnr", backends: [backend], agree_without_reference: { value: name, op: name, backends: [0, 7] }, values: [{ value: name, op: name, is_output: false, of: [{ verdict: "culprit", similarity: "red", q: "inf", psnr: "nan" }] }] }));
   const server = await serve([folder]), page = await open(server.link);
   equal(await page.evaluate(() => [window.pwned, document.querySelectorAll("main img").length]), [null, 0]);
-  ok((await text(page, "#many-table")).includes(name), "shown as text");
+  await has(() => text(page, "#many-table"), name, "shown as text");
   for (const session of ["..", "../many", "link", "/etc", ".", "", "none"]) {
     const r = await ask(server.port, "/api/part", { "X-Plumb-Token": server.token, "Content-Type": "application/json" }, "POST", JSON.stringify({ session }));
     ok(r.status === 400 || r.status === 404, `${session}: ${r.status}`);

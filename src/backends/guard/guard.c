@@ -210,7 +210,7 @@ static char **make_argv(char *name, const pl_confinement *confinement) {
 
 pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_guard **out,
                          pl_err *err) {
-    char program[PATH_MAX + 64], own_name[] = "plumb-guard";
+    char program[PATH_MAX + 64], name[PATH_MAX + 64];
     int ends[2];
     PL_TRY(find_program(program, sizeof(program), err));
     if (confinement->n_args > 0) PL_TRY(add_own_folders(program, confinement, err));
@@ -225,7 +225,8 @@ pl_status pl_guard_start(const char *tmp_dir, pl_confinement *confinement, pl_gu
         ends[1] = moved;
         if (moved < 0) st = pl_fail_errno(err, errno, "open a socket to", "plumb-guard");
     }
-    char **argv = make_argv(ONE_FILE ? own_name : program, confinement);
+    snprintf(name, sizeof(name), "%s", ONE_FILE ? "plumb-guard" : program);
+    char **argv = make_argv(name, confinement);
     if (st == PL_OK) {
         const int error =
             argv == NULL ? ENOMEM : spawn_guard(program, argv, tmp_dir, ends[1], &g->pid);

@@ -168,6 +168,7 @@ static pl_status prepare(pl_analysis *x, pl_err *err) {
     s->model_hash = pl_analysis_keep(x, hex);
     s->model_nodes = graph->n_nodes;
     PL_TRY(pl_analysis_hash_inputs(x, err));
+    s->starved = pl_inputs_starve(graph, x->in);
     s->metric = pl_analysis_keep(x, o->metric == NULL ? "psnr" : o->metric);
     s->profile = torch ? "torch" : "plumb";
     s->tol = x->accuracy.tol;

@@ -130,6 +130,7 @@ pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sam
     if (from->outcome == PL_OUTCOME_NONDETERMINISTIC)
         pl_verdict_unstable(into, from->first_divergence, from->reason);
     if (into->first_divergence == NULL) into->first_divergence = from->first_divergence;
+    into->starved = into->starved && from->starved;
     into->observer_effect = into->observer_effect || from->observer_effect;
     into->n_replayed += from->n_replayed;
     into->n_unreplayed += from->n_unreplayed;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/backend.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/strmap.h"
@@ -148,6 +149,21 @@ static pl_status check_backends(const char *const *backends, size_t n, pl_err *e
     return PL_OK;
 }
 
+/* Names and options of all, before the first one runs. */
+static pl_status open_backends(const plumb_analyze_options *o, const char *const *backends,
+                               size_t n, pl_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        pl_backend *b = NULL;
+        pl_err why = PL_ERR_INIT;
+        const pl_backend_options options =
+            pl_backend_options_for(backends[i], o->timeout, o->memory_limit);
+        const pl_status st = pl_backend_open(backends[i], &options, &b, &why);
+        pl_backend_close(b);
+        if (st == PL_E_USAGE || st == PL_E_NOT_FOUND) return pl_fail(err, st, "%s", why.message);
+    }
+    return PL_OK;
+}
+
 static pl_status write_table(const plumb_session *const *sessions, size_t n, const char *folder,
                              pl_err *err) {
     char *text = NULL, *file = pl_path_join(folder, "many.json");
@@ -176,6 +192,7 @@ plumb_status plumb_analyze_many(plumb_model *model, const plumb_analyze_options 
     const char *folder = o.output;
     if (folder != NULL && pl_path_exists(folder))
         return pl_fail(err, PL_E_EXISTS, "'%s' already exists", folder);
+    PL_TRY(open_backends(&o, backends, n, err));
     if (folder != NULL) PL_TRY(pl_path_make_dirs(folder, err));
     for (size_t i = 0; i < n; i++) {
         char name[24];

@@ -6,6 +6,7 @@
 #include "base/escape.h"
 #include "base/json.h"
 #include "flows/check/check_run.h"
+#include "flows/inputs.h"
 #include "flows/model_transform.h"
 #include "flows/outputs.h"
 #include "ops/bound.h"
@@ -125,6 +126,7 @@ pl_status pl_check_fill_session(pl_check_run *r, pl_err *err) {
         fill_point(r, i, &s->points[i]);
     }
     s->n_points = r->n_out;
+    s->starved = pl_inputs_starve(r->candidate.model->graph, r->candidate.in);
     return pl_check_conclude(r, err);
 }
 

@@ -462,6 +462,8 @@ pl_status pl_minify_query(const plumb_model *model, const plumb_minify_options *
         st = pl_two_sides_check(j.options.backend, model->model, "eager", model->model, false, err);
     if (st == PL_OK) st = prepare(&j, &state, err);
     if (st == PL_OK) st = pl_oracle_learn(j.m.oracle, state, &answer, err);
+    if (st == PL_OK && answer == PL_ANSWER_PASSES && j.options.check == NULL)
+        st = pl_mini_check_answers(&j.m, state, err);
     if (st == PL_OK) st = result_new(&r, err);
     if (st == PL_OK) {
         const pl_oracle *o = j.m.oracle;

@@ -8,7 +8,7 @@ mv seen.tmp seen
 X
 chmod +x bin/xdg-open
 PATH=$PWD/bin:$PATH "$PLUMB" view > link &
-for _ in $(seq 100); do [ -s seen ] && break; sleep 0.1; done
+for _ in $(seq 600); do [ -s seen ] && break; sleep 0.1; done
 kill $!
 wait $!
 echo "exit $?"

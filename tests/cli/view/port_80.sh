@@ -1,7 +1,7 @@
 # On port 80 a browser leaves the port out of Host (RFC 9110 4.2.1) and of Origin.
 "$PLUMB" view --no-open --port 80 >link 2>err &
 server=$!
-for _ in $(seq 100); do [ -s link ] || [ -s err ] && break; sleep 0.05; done
+for _ in $(seq 600); do [ -s link ] || [ -s err ] && break; sleep 0.05; done
 [ -s link ] || { echo "port 80 cannot be had: $(cat err)" >&2; exit 77; }
 python3 - "$(sed 's/.*token=//' link)" <<'P'
 import http.client, sys

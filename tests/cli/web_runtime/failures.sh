@@ -23,7 +23,7 @@ kill -9 $browser
 wait $plumb
 echo "exit $?"
 cat lost.txt
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     [ -z "$(pgrep -f "user-data-dir=$TMPDIR")" ] && break
     sleep 0.05
 done

@@ -11,9 +11,11 @@ echo "exit ${PIPESTATUS[0]}"
 echo "exit ${PIPESTATUS[0]}"
 "$PLUMB" run m.onnxtxt --dim N=3000 --repeat 1000 --save none --repro-level 0 --backend "$GPU" >lost.txt 2>&1 &
 plumb=$!
-for _ in $(seq 200); do
-    guard=$(pgrep -P $plumb plumb-guard) && child=$(pgrep -P "$guard") && break
-    sleep 0.02
+guard= child=
+for _ in $(seq 600); do
+    # the eldest: the guard adopts what its child leaves behind
+    guard=$(pgrep -o -P $plumb plumb-guard) && child=$(pgrep -o -P "$guard") && break
+    sleep 0.05
 done
 kill -9 $child
 wait $plumb

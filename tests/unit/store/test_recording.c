@@ -119,13 +119,16 @@ static void test_recording__keeps_what_it_is_told(void **state) {
     (void)state;
     const char *path = in_dir("told.safetensors");
     pl_recorder *r = open_recorder(path, NULL);
+    int64_t ranges[] = { 0, 1, 4, 6 };
+    const pl_ranges padding = { .at = ranges, .n = 2 };
     const pl_record_info info = { .value = "y",
                                   .node = "n1",
                                   .op = "Relu",
                                   .module = "net.relu",
                                   .graph = "loop/body",
                                   .call = 3,
-                                  .flags = PL_RECORD_OUTPUT | PL_RECORD_INPUT };
+                                  .flags = PL_RECORD_OUTPUT | PL_RECORD_INPUT,
+                                  .left_out = &padding };
     pl_tensor *t = random_tensor(1, 6), *v = NULL, *b = NULL;
     const int64_t dims[2] = { 3, 2 }, strides[2] = { 1, 3 }, zeros[2] = { 0, 1 };
     assert_int_equal(pl_tensor_view(t, 2, dims, strides, 0, &v, NULL), PL_OK);
@@ -150,6 +153,9 @@ static void test_recording__keeps_what_it_is_told(void **state) {
     assert_int_equal(y->flags, PL_RECORD_INPUT | PL_RECORD_OUTPUT | PL_RECORD_STRIDED);
     assert_true(y->strides[0] == 1 && y->strides[1] == 3 && y->offset == 0);
     assert_true(y->has_hash && y->has_data && !y->has_stats);
+    assert_int_equal(y->left_out.n, 2);
+    assert_memory_equal(y->left_out.at, ranges, sizeof ranges);
+    assert_int_equal(pl_recording_find(rec, "b")->left_out.n, 0);
     assert_int_equal(pl_recording_find(rec, "b")->flags, PL_RECORD_STRIDED | PL_RECORD_BROADCAST);
     assert_string_equal(rec->provenance, "{\"seed\":2}");
     assert_string_equal(rec->graph, "{\"nodes\":[]}");
@@ -536,6 +542,18 @@ static void test_recording__refuses_what_is_wrong(void **state) {
                "{\\\"key\\\":\\\"x\\\",\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1]}]"),
           "duplicate" },
         { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"stats\\\":{}"), "stats" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":1"), "left_out" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":[0]"), "left_out" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":[0,2]"),
+          "left_out" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":[1,0]"),
+          "left_out" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":[0,0]"),
+          "left_out" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":[-1,1]"),
+          "left_out" },
+        { TUPLE("\\\"dtype\\\":\\\"float\\\",\\\"shape\\\":[1],\\\"left_out\\\":[0,1,0,1]"),
+          "left_out" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_err err = PL_ERR_INIT;

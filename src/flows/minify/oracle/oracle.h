@@ -104,6 +104,8 @@ void pl_observed_release(pl_observed *o);
 pl_accuracy_options pl_mini_rule(const pl_mini *m);
 pl_status pl_mini_wrong_output(pl_mini *m, const pl_mini_state *state, pl_datum *const *results,
                                const pl_value **out, pl_err *err);
+/* Fails when no output has an element that could tell. */
+pl_status pl_mini_check_answers(pl_mini *m, const pl_mini_state *state, pl_err *err);
 /* Is output i, which failed by its figures, at a discontinuity (rule unstable)? */
 pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *state, pl_datum *const *results, size_t i,
                         const pl_accuracy_figures *figures, bool *jumps, pl_err *err);

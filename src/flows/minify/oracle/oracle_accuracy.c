@@ -1,9 +1,11 @@
 /* Minify by accuracy: a candidate must also fail the predicate of a checked run
  * (flows/check/accuracy.h), so that the two never disagree. */
 #include "base/alloc.h"
+#include "flows/inputs.h"
 #include "flows/minify/minify_int.h"
 #include "flows/minify/oracle/oracle.h"
 #include "flows/minify/search/mini_state.h"
+#include "interp/dont_care.h"
 #include "interp/interp.h"
 #include "ops/bound.h"
 
@@ -71,6 +73,30 @@ done:
     drop(ref, graph->n_outputs);
     drop(gold, graph->n_outputs);
     return st;
+}
+
+/* Has it an element that means something? */
+static bool counts(const pl_dont_care *found, const pl_value *value, const pl_datum *d) {
+    const pl_ranges *nothing = pl_dont_care_of(found, value);
+    if (d == NULL || d->kind != PL_TYPE_TENSOR) return true;
+    return (nothing == NULL ? 0 : pl_ranges_count(nothing)) < d->tensor->n_elements;
+}
+
+pl_status pl_mini_check_answers(pl_mini *m, const pl_mini_state *s, pl_err *err) {
+    const pl_graph *graph = s->model->graph;
+    pl_dont_care found = { NULL, 0 };
+    pl_datum **ref = NULL;
+    bool any = graph->n_outputs == 0;
+    pl_status st = pl_dont_care_find(s->model, s->in, pl_pool_threads(m->pool), &found, err);
+    if (st == PL_OK && found.of == NULL && !pl_inputs_starve(graph, s->in)) return PL_OK;
+    if (st == PL_OK) st = run_reference(m, s, false, &ref, err);
+    for (size_t i = 0; st == PL_OK && i < graph->n_outputs; i++)
+        any = any || counts(&found, graph->outputs[i], ref[i]);
+    drop(ref, graph->n_outputs);
+    pl_dont_care_release(&found);
+    if (st != PL_OK || any) return st;
+    return pl_fail(err, PL_E_INVALID,
+                   "no output has an element that means something, so nothing was compared");
 }
 
 pl_status pl_mini_jumps(pl_mini *m, const pl_mini_state *s, pl_datum *const *res, size_t i,
