@@ -557,8 +557,11 @@ static pl_status emit_loop(printer *p, int step, pl_err *err) {
         list[i].n_stages = n_stages;
         st = jit_gen(&list[i], plan, step, borders[i], borders[i + 1], err);
         p->g = &list[i];
-        for (int s = 0; st == PL_OK && p->algebra && s < n_stages; s++)
-            if (jit_lanes_serve(p, s)) st = jit_algebra(&list[i], s, err);
+        for (int s = 0; st == PL_OK && s < n_stages; s++) {
+            if (!jit_lanes_serve(p, s)) continue;
+            if (p->algebra) st = jit_algebra(&list[i], s, err);
+            if (st == PL_OK) st = jit_pipeline(p, &list[i], s, err);
+        }
     }
     if (st == PL_OK) st = emit_pieces(p, step, list, n, err);
     p->g = NULL;

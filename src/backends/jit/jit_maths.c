@@ -223,11 +223,16 @@ static const char *const exp_of_sixteen[] = {
     "#define px_exp_share_v px_exp_down_v\n",
     /* 2^-64 e^-x for x in [-130, 40]: adds the bits of z to the exponent, which is cheaper than
      * vscalefps. */
-    "PX pv pv_exp_far(pv x) {\n",
+    "PX pv pv_far_power(pv x) { return px_fma_v(x, -0x1.715476p0f, 0x1.8p19f); }\n",
+    "PX pv pv_far_rest(pv x, pv z) { return pv_exp_less_one(z - 0x1.8p19f, -x); }\n",
+    "PX pv pv_far_end(pv r, pv z) {\n",
     "    const pvi i = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };\n",
-    "    const pv z = px_fma_v(x, -0x1.715476p0f, 0x1.8p19f), n = z - 0x1.8p19f;\n",
     "    const pv p = (pv)((pvi)pv_lookup((pv)((pvi)pv_sixteenths() - (i << 19) - (64 << 23)), (pvi)z) + ((pvi)z << 19));\n",
-    "    return px_fma_v(p, pv_exp_less_one(n, -x), p);\n",
+    "    return px_fma_v(p, r, p);\n",
+    "}\n",
+    "PX pv pv_exp_far(pv x) {\n",
+    "    const pv z = pv_far_power(x);\n",
+    "    return pv_far_end(pv_far_rest(x, z), z);\n",
     "}\n",
     /* 1 / (1 + e^-x), numerator and denominator times 2^-64, so that nothing overflows before the
      * quotient is 0. */
@@ -238,11 +243,12 @@ static const char *const exp_of_sixteen[] = {
     "#define px_one_exp_v(x) px_one_exp_less_v(-(x))\n",
     /* a / sqrt(f): 14 bits and one Newton step. pv_halved keeps 0 and makes infinity finite, so
      * that the correction is not NaN where y is 0 or infinite. */
-    "PX pv pv_over_root(pv a, pv f) {\n",
+    "PX pv pv_root(pv f) {\n",
     "    const pv y = pv_rsqrt(f), h = pv_halved(y), e = px_fma_v(-(px_most_v(0x1.fffffep127f, f) * h), h, 0.25f);\n",
-    "    return a * px_fma_v(y + y, e, y);\n",
+    "    return px_fma_v(y + y, e, y);\n",
     "}\n",
-    "#define px_over_root_v(a, f) pv_over_root(PV(a), f)\n",
+    "#define pv_by_root(a, y) (PV(a) * (y))\n",
+    "#define px_over_root_v(a, f) pv_by_root(a, pv_root(f))\n",
     NULL,
 };
 
@@ -274,10 +280,20 @@ static const char *const more_of_both[] = {
     "}\n",
     /* With e = e^2|x| - 1: no branch for small x, and one division. The reduction with one product
      * leaves an error of 2.8e-9 of 2|x| in e + 1, which is 2.8e-9 in the quotient. */
+    "PX $T px_tanh_power_$S($T x) {\n",
+    "    const $T c = px_most_$S(10.0f, px_abs_$S(x));\n",
+    "    return px_fma_$S(c + c, 0x1.715476p0f, 12583039.0f);\n",
+    "}\n",
+    "PX $T px_tanh_rest_$S($T x, $T z) {\n",
+    "    const $T c = px_most_$S(10.0f, px_abs_$S(x));\n",
+    "    return px_fma_$S(z - 12583039.0f, -0x1.62e43p-1f, c + c);\n",
+    "}\n",
+    "PX $T px_tanh_end_$S($T r, $T z) {\n",
+    "    const $T t = px_f_$S(px_u_$S(z) << 23);\n",
+    "    return px_fma_$S(px_exp_poly_$S(r), t, t - 1.0f);\n",
+    "}\n",
     "PX $T px_tanh_$S($T x) {\n",
-    "    const $T c = px_most_$S(10.0f, px_abs_$S(x)), d = c + c, z = px_fma_$S(d, 0x1.715476p0f, 12583039.0f);\n",
-    "    const $T t = px_f_$S(px_u_$S(z) << 23), r = px_fma_$S(z - 12583039.0f, -0x1.62e43p-1f, d);\n",
-    "    const $T e = px_fma_$S(px_exp_poly_$S(r), t, t - 1.0f);\n",
+    "    const $T z = px_tanh_power_$S(x), e = px_tanh_end_$S(px_tanh_rest_$S(x, z), z);\n",
     "    return px_signed_$S(e / (e + 2.0f), x);\n",
     "}\n",
     "PX $T px_erf_$S($T x) {\n",

@@ -96,20 +96,29 @@ const char *const jit_exp_avx2[] = {
     "PX pv px_exp_mid_v(pv x) { return pv_exp_magic(x, 12583039.0f); }\n",
     "PX pv px_exp_share_v(pv x) { return pv_exp_magic(px_least_v(-104.0f, x), 12583103.0f); }\n",
     "PX pv px_exp_down_v(pv x) { return px_exp_share_v(x) * 0x1p-64f; }\n",
-    /* 2^-64 e^-x for x in [-130, 40]: the steps of pv_exp_magic(-x, ...) with every sign turned
-     * instead of that of x, so the same bits */
-    "PX pv pv_exp_far(pv x) {\n",
-    "    const pv z = px_fma_v(x, -0x1.715476p0f, 12582975.0f), n = z - 12582975.0f, t = (pv)((pvu)z << 23);\n",
-    "    const pv r = px_fma_v(n, 0x1.7f7d1cp-20f, px_fma_v(n, 0x1.62e4p-1f, x)), s = r * r;\n",
-    "    const pv high = px_fma_v(s, 0.0013813926f, px_fma_v(r, -0.008369042f, 0.04166842f));\n",
+    /* 2^-64 e^-x for x in [-130, 40], in three parts (jit_pipeline.c): the steps of
+     * pv_exp_magic(-x, ...) with every sign turned instead of that of x, so the same bits */
+    "PX pv pv_far_power(pv x) { return px_fma_v(x, -0x1.715476p0f, 12582975.0f); }\n",
+    "PX pv pv_far_rest(pv x, pv z) {\n",
+    "    const pv n = z - 12582975.0f;\n",
+    "    return px_fma_v(n, 0x1.7f7d1cp-20f, px_fma_v(n, 0x1.62e4p-1f, x));\n",
+    "}\n",
+    "PX pv pv_far_end(pv r, pv z) {\n",
+    "    const pv s = r * r, high = px_fma_v(s, 0.0013813926f, px_fma_v(r, -0.008369042f, 0.04166842f)), t = (pv)((pvu)z << 23);\n",
     "    return px_fma_v(px_fma_v(px_fma_v(high, s, px_fma_v(r, -0.16666518f, 0.49999994f)), s, -r), t, t);\n",
+    "}\n",
+    "PX pv pv_exp_far(pv x) {\n",
+    "    const pv z = pv_far_power(x);\n",
+    "    return pv_far_end(pv_far_rest(x, z), z);\n",
     "}\n",
     "PX pv px_sigmoid_v(pv x) { return 0x1p-64f / (pv_exp_far(px_most_v(40.0f, px_least_v(-105.0f, x))) + 0x1p-64f); }\n",
     "PX pv px_one_exp_less_v(pv x) {\n",
     "    return px_fma_v(pv_exp_far(px_most_v(40.0f, px_least_v(-100.0f, x))), 0x1p64f, 1.0f);\n",
     "}\n",
     "#define px_one_exp_v(x) px_one_exp_less_v(-(x))\n",
-    "#define px_over_root_v(a, f) (PV(a) / px_sqrt_v(f))\n",
+    "#define pv_root(f) px_sqrt_v(f)\n",
+    "#define pv_by_root(a, y) (PV(a) / (y))\n",
+    "#define px_over_root_v(a, f) pv_by_root(a, pv_root(f))\n",
     NULL,
 };
 /* clang-format on */
