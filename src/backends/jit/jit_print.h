@@ -23,6 +23,7 @@ void jit_put_expr(printer *p, const gen_instr *in, jit_kind_of_value kind);
 void jit_put_inner_index(printer *p, int access);
 void jit_put_position(printer *p);
 bool jit_watches_nan(const jit_prim *p);
+int jit_host_of(const gen *g, int prim); /* access whose memory holds a kept value, or -1 */
 
 /* jit_lanes.c: a stage of a row on vectors of floats */
 bool jit_lanes_serve(const printer *p, int stage);
@@ -33,6 +34,7 @@ typedef struct jit_body {
     bool some;
 } jit_body;
 void jit_put_lanes_instr(printer *p, const jit_body *b, int at);
+void jit_put_lanes_ahead(printer *p, const jit_body *b);
 void jit_put_lanes_acts(printer *p, const jit_body *b);
 
 /* jit_pipeline.c: a stage without sums in sections, where its chain is long. After jit_algebra. */
