@@ -333,7 +333,7 @@ static bool is_dense(const gen *g, int access) {
 
 /* The output whose memory holds a kept value until the stage that writes the output. The memory is
  * then in the cache already, fetched while there was much to compute. -1 = none. */
-static int host_of(const gen *g, int prim) {
+int jit_host_of(const gen *g, int prim) {
     int kept = -1;
     for (size_t i = 0; i < g->n_acts && kept < 0; i++)
         if (g->acts[i].kind == GEN_KEEP && g->plan->prims[g->acts[i].prim].dtype == PL_F32)
@@ -381,8 +381,8 @@ static void put_addresses(printer *p) {
     }
     for (size_t i = 0; i < g->n_acts; i++) {
         const int prim = g->acts[i].prim;
-        if (g->acts[i].kind != GEN_KEEP || host_of(g, prim) < 0) continue;
-        pl_buf_printf(p->out, "        pf32 *const t%d = a%d;\n", prim, host_of(g, prim));
+        if (g->acts[i].kind != GEN_KEEP || jit_host_of(g, prim) < 0) continue;
+        pl_buf_printf(p->out, "        pf32 *const t%d = a%d;\n", prim, jit_host_of(g, prim));
     }
 }
 
@@ -413,7 +413,7 @@ static void put_buffers(printer *p, const gen *list, size_t n) {
     const gen *g = &list[0]; /* rows with kept values have one piece */
     for (size_t i = 0; i < g->n_acts; i++) {
         const int prim = g->acts[i].prim;
-        if (g->acts[i].kind != GEN_KEEP || host_of(g, prim) >= 0) continue;
+        if (g->acts[i].kind != GEN_KEEP || jit_host_of(g, prim) >= 0) continue;
         pl_buf_printf(p->out, "    %s t%d[", type_of(p->plan->prims[prim].dtype)->value, prim);
         for (int d = 0; d < g->n_inner; d++)
             pl_buf_printf(p->out, "%s%lld", d > 0 ? " * " : "", (long long)g->inner[d]);
@@ -557,8 +557,11 @@ static pl_status emit_loop(printer *p, int step, pl_err *err) {
         list[i].n_stages = n_stages;
         st = jit_gen(&list[i], plan, step, borders[i], borders[i + 1], err);
         p->g = &list[i];
-        for (int s = 0; st == PL_OK && p->algebra && s < n_stages; s++)
-            if (jit_lanes_serve(p, s)) st = jit_algebra(&list[i], s, err);
+        for (int s = 0; st == PL_OK && s < n_stages; s++) {
+            if (!jit_lanes_serve(p, s)) continue;
+            if (p->algebra) st = jit_algebra(&list[i], s, err);
+            if (st == PL_OK) st = jit_pipeline(p, &list[i], s, err);
+        }
     }
     if (st == PL_OK) st = emit_pieces(p, step, list, n, err);
     p->g = NULL;

@@ -17,6 +17,7 @@ void jit_gen_release(gen *g) {
     pl_free(g->accesses);
     pl_free(g->acts);
     pl_free(g->stashed);
+    pl_free(g->section);
     pl_free(g->outer_c);
     pl_free(g->inner_c);
 }

@@ -51,6 +51,7 @@ typedef struct gen {
     gen_act *acts;
     size_t n_acts, acts_capacity;
     bool *stashed; /* by primitive */
+    int *section;  /* by instruction; NULL until jit_pipeline cuts a stage */
     bool failed;
     /* dims after merging: outer ones, then inner ones */
     int n_outer, n_inner;

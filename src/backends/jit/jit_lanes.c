@@ -99,13 +99,7 @@ static const lane_fold folds[] = {
     [PL_FOLD_PEAK] = { "px_low_f32", "max" },
 };
 
-/* How a body is written: `copies` vectors per round, or one with mask k for `some` lanes. */
-typedef struct body {
-    int stage, copies;
-    bool some;
-} body;
-
-static void put_place(printer *p, const body *b, const char *name, int number, int access) {
+static void put_place(printer *p, const jit_body *b, const char *name, int number, int access) {
     pl_buf_printf(p->out, "&%s%d", name, number);
     if (access >= 0) {
         jit_put_inner_index(p, access);
@@ -117,7 +111,7 @@ static void put_place(printer *p, const body *b, const char *name, int number, i
     if (b->copies > 1) pl_buf_printf(p->out, " + %d * u", p->lanes);
 }
 
-static void put_each(printer *p, const body *b) {
+static void put_each(printer *p, const jit_body *b) {
     pl_buf_puts(p->out, "            ");
     if (b->copies > 1) pl_buf_printf(p->out, "PV_EACH(%d) ", b->copies);
 }
@@ -126,7 +120,7 @@ static bool is_half(const printer *p, int prim) {
     return p->plan->prims[prim].dtype == PL_F16;
 }
 
-static void put_instr(printer *p, const body *b, int at) {
+void jit_put_lanes_instr(printer *p, const jit_body *b, int at) {
     const gen_instr *in = &p->g->instrs[at];
     const bool stash = in->kind == GEN_STASH;
     if (b->copies > 1) pl_buf_printf(p->out, "            pv v%d[%d];\n", at, b->copies);
@@ -148,7 +142,7 @@ static void put_instr(printer *p, const body *b, int at) {
     pl_buf_puts(p->out, ";\n");
 }
 
-static void put_store(printer *p, const body *b, const gen_act *act) {
+static void put_store(printer *p, const jit_body *b, const gen_act *act) {
     const bool keeps = act->kind == GEN_KEEP;
     put_each(p, b);
     const bool half = !keeps && is_half(p, act->prim);
@@ -161,7 +155,7 @@ static void put_store(printer *p, const body *b, const gen_act *act) {
                   act->instr, b->copies > 1 ? "[u]" : "");
 }
 
-static void put_fold(printer *p, const body *b, const gen_act *act) {
+static void put_fold(printer *p, const jit_body *b, const gen_act *act) {
     const jit_prim *prim = &p->plan->prims[act->prim];
     const int s = act->prim, v = act->instr;
     const char *sum = b->copies > 1 ? "[u]" : "[0]", *of = b->copies > 1 ? "[u]" : "";
@@ -175,35 +169,8 @@ static void put_fold(printer *p, const body *b, const gen_act *act) {
     pl_buf_printf(p->out, "n%d |= pv_nan(v%d%s)%s;\n", s, v, of, b->some ? " & k" : "");
 }
 
-/* Prefetches the next row while a sum over this one is made from the cache: softmax on 16 MB takes
- * 3.0 ms without it, 2.3 with it (Zen 3), .77 and .68 on AVX-512 (Zen 5). */
-static void put_ahead(printer *p, const body *b) {
+void jit_put_lanes_acts(printer *p, const jit_body *b) {
     const gen *g = p->g;
-    if (p->lanes < 8 || b->stage == 0 || b->copies != SUMS || p->symbolic || p->chunked ||
-        p->follows || g->n_inner != 1) {
-        return;
-    }
-    for (size_t i = 0; i < g->n_instrs; i++) {
-        const gen_instr *in = &g->instrs[i];
-        if (in->kind != GEN_LOAD || !in->varies || in->stage != b->stage || in->gone ||
-            g->inner_c[in->access][0] != 1 || is_half(p, in->prim)) {
-            continue;
-        }
-        pl_buf_printf(p->out, "            PV_EACH(%d) pv_ahead(&a%d", p->lanes / 4, in->access);
-        jit_put_inner_index(p, in->access);
-        pl_buf_puts(p->out, " + 16 * u, ");
-        jit_put_number(p, g->inner[0]);
-        pl_buf_puts(p->out, ");\n");
-    }
-}
-
-static void put_body(printer *p, const body *b) {
-    const gen *g = p->g;
-    pl_buf_printf(p->out, "            const int64_t j%d = q;\n", g->n_inner - 1);
-    put_ahead(p, b);
-    for (size_t i = 0; i < g->n_instrs; i++)
-        if (g->instrs[i].varies && g->instrs[i].stage == b->stage && !g->instrs[i].gone)
-            put_instr(p, b, (int)i);
     for (size_t i = 0; i < g->n_acts; i++) {
         const gen_act *act = &g->acts[i];
         if (act->row || act->stage != b->stage) continue;
@@ -213,6 +180,57 @@ static void put_body(printer *p, const body *b) {
             put_store(p, b, act);
         }
     }
+}
+
+/* Fetches rows to come while a sum over this one is made from the cache: softmax on 16 MB takes 3.0
+ * ms without it, 2.3 with it (Zen 3), .77 and .68 on AVX-512 (Zen 5). Where this row is written,
+ * the next one is fetched to be written, too, and reads are two rows ahead: 1.05 and .95 ms (AVX2,
+ * Zen 5). */
+static void put_fetch(printer *p, int access, int64_t rows, bool write) {
+    pl_buf_printf(p->out, "            PV_EACH(%d) %s(&a%d", p->lanes / 4,
+                  write ? "pv_ahead_to_write" : "pv_ahead", access);
+    jit_put_inner_index(p, access);
+    pl_buf_puts(p->out, " + 16 * u, ");
+    jit_put_number(p, rows * p->g->inner[0]);
+    pl_buf_puts(p->out, ");\n");
+}
+
+void jit_put_lanes_ahead(printer *p, const jit_body *b) {
+    const gen *g = p->g;
+    int64_t rows = 1;
+    if (p->lanes < 8 || b->stage == 0 || b->copies != SUMS || p->symbolic || p->chunked ||
+        p->follows || g->n_inner != 1) {
+        return;
+    }
+    for (size_t i = 0; i < g->n_acts; i++) {
+        const gen_act *act = &g->acts[i];
+        const int to = act->kind == GEN_KEEP    ? jit_host_of(g, act->prim)
+                       : act->kind == GEN_STORE ? act->access
+                                                : -1;
+        if (act->row || act->stage != b->stage || to < 0 || g->inner_c[to][0] != 1 ||
+            is_half(p, act->prim)) {
+            continue;
+        }
+        put_fetch(p, to, 1, true);
+        rows = 2;
+    }
+    for (size_t i = 0; i < g->n_instrs; i++) {
+        const gen_instr *in = &g->instrs[i];
+        if (in->kind == GEN_LOAD && in->varies && in->stage == b->stage && !in->gone &&
+            g->inner_c[in->access][0] == 1 && !is_half(p, in->prim)) {
+            put_fetch(p, in->access, rows, false);
+        }
+    }
+}
+
+static void put_body(printer *p, const jit_body *b) {
+    const gen *g = p->g;
+    pl_buf_printf(p->out, "            const int64_t j%d = q;\n", g->n_inner - 1);
+    jit_put_lanes_ahead(p, b);
+    for (size_t i = 0; i < g->n_instrs; i++)
+        if (g->instrs[i].varies && g->instrs[i].stage == b->stage && !g->instrs[i].gone)
+            jit_put_lanes_instr(p, b, (int)i);
+    jit_put_lanes_acts(p, b);
 }
 
 /* ---- a row ---- */
@@ -269,7 +287,7 @@ static void put_limit(printer *p) {
     }
 }
 
-static void put_loop(printer *p, const body *b) {
+static void put_loop(printer *p, const jit_body *b) {
     pl_buf_printf(p->out, "        for (; q + %d <= ", p->lanes * b->copies);
     put_limit(p);
     pl_buf_printf(p->out, "; q += %d) {\n", p->lanes * b->copies);
@@ -281,14 +299,23 @@ static void put_loop(printer *p, const body *b) {
  * split at multiples of all (GRAIN_ELEMENTS). */
 static void put_innermost(printer *p, int stage) {
     const int64_t n = p->symbolic || p->follows ? -1 : p->g->inner[p->g->n_inner - 1];
-    const body several = { stage, copies_of(p, stage), false }, one = { stage, 1, false },
-               rest = { stage, 1, true };
+    const int pipeline = jit_pipeline_copies(p, stage);
+    const jit_body several = { stage, pipeline > 0 ? pipeline : copies_of(p, stage), false },
+                   one = { stage, 1, false }, rest = { stage, 1, true };
     const int64_t round = (int64_t)p->lanes * several.copies;
     pl_buf_printf(p->out, "        int64_t q = %s;\n",
                   p->chunked   ? "begin"
                   : p->follows ? "col0"
                                : "0");
-    if (n < 0 || n >= round) put_loop(p, &several);
+    if (pipeline > 0) {
+        pl_buf_puts(p->out, "        const int64_t rounds = (");
+        put_limit(p);
+        pl_buf_printf(p->out, " - q) / %lld;\n", (long long)round);
+        jit_put_pipeline(p, stage);
+        pl_buf_printf(p->out, "        q += rounds * %lld;\n", (long long)round);
+    } else if (n < 0 || n >= round) {
+        put_loop(p, &several);
+    }
     if (several.copies > 1 && (n < 0 || n % round >= p->lanes)) put_loop(p, &one);
     if (n >= 0 && n % p->lanes == 0) return;
     pl_buf_puts(p->out, "        if (q < ");

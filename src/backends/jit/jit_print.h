@@ -23,10 +23,24 @@ void jit_put_expr(printer *p, const gen_instr *in, jit_kind_of_value kind);
 void jit_put_inner_index(printer *p, int access);
 void jit_put_position(printer *p);
 bool jit_watches_nan(const jit_prim *p);
+int jit_host_of(const gen *g, int prim); /* access whose memory holds a kept value, or -1 */
 
 /* jit_lanes.c: a stage of a row on vectors of floats */
 bool jit_lanes_serve(const printer *p, int stage);
 void jit_put_lanes(printer *p, int stage);
+/* How a body is written: `copies` vectors per round, or one with mask k for `some` lanes. */
+typedef struct jit_body {
+    int stage, copies;
+    bool some;
+} jit_body;
+void jit_put_lanes_instr(printer *p, const jit_body *b, int at);
+void jit_put_lanes_ahead(printer *p, const jit_body *b);
+void jit_put_lanes_acts(printer *p, const jit_body *b);
+
+/* jit_pipeline.c: a stage without sums in sections, where its chain is long. After jit_algebra. */
+pl_status jit_pipeline(const printer *p, gen *g, int stage, pl_err *err);
+int jit_pipeline_copies(const printer *p, int stage); /* vectors per round; 0: a plain loop */
+void jit_put_pipeline(printer *p, int stage);         /* from q on, `rounds` rounds */
 
 /* jit_algebra.c: merges operations of a vectorised stage */
 pl_status jit_algebra(gen *g, int stage, pl_err *err);

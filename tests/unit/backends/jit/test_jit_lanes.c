@@ -88,6 +88,63 @@ static void test_lanes__bits_do_not_depend_on_the_place(void **state) {
     pl_datum_unref(all);
 }
 
+/* Repeats every 300 elements, with what has bits of its own. */
+static float periodic(int64_t i) {
+    static const float odd[] = { NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, 200.0f, -200.0f };
+    const int64_t k = i % 300;
+    return k % 29 == 28 ? odd[k / 29 % 8] : mixed(k) * 3;
+}
+
+static float periodic_finite(int64_t i) {
+    return mixed(i % 300) * 3;
+}
+
+/* Rows too short for a pipeline, and rows that fill it and leave a rest. */
+static void test_lanes__a_pipeline_has_the_bits_of_the_plain_loop(void **state) {
+    static const struct {
+        const char *body;
+        float (*fill)(int64_t i);
+        int64_t rows, length;
+    } cases[] = {
+        { "{ a = Sigmoid(x) b = Abs(a) c = Add(b, one) d = Sqrt(c) e = Div(x, d) f = Neg(e) "
+          "g1 = Exp(f) h = Add(g1, one) i = Div(e, h) j = Tanh(i) k = Mul(j, x) y = Add(k, a) }",
+          periodic, 1, 20113 },
+        { "{ a = Tanh(x) b = Softplus(a) c = Erf(b) d = Div(c, x) e = Exp(d) f = Max(e, a) "
+          "g1 = Sqrt(f) y = Mul(g1, half) }",
+          periodic, 1, 4099 },
+        { "{ m = ReduceMax<axes = [1]>(x) d = Sub(x, m) e = Exp(d) s = ReduceSum(e, last) "
+          "p = Div(e, s) q = Sigmoid(p) r = Tanh(q) t = Log(r) u = Sqrt(r) v = Div(t, u) "
+          "w = Tanh(v) y = Sigmoid(w) }",
+          periodic_finite, 4, 3000 },
+    };
+    (void)state;
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        pl_datum *out[2];
+        for (int k = 0; k < 2; k++) {
+            char graph[700];
+            const int64_t dims[2] = { cases[c].rows, k == 0 ? 300 : cases[c].length };
+            snprintf(graph, sizeof(graph),
+                     "g (float[%lld,%lld] x) => (float[%lld,%lld] y) <float one = {1}, "
+                     "float half = {0.5}, int64[1] last = {1}> %s",
+                     (long long)dims[0], (long long)dims[1], (long long)dims[0], (long long)dims[1],
+                     cases[c].body);
+            out[k] = run(graph, "jit:threads=1", 2, dims, cases[c].fill);
+        }
+        const uint32_t *few = out[0]->tensor->data, *many = out[1]->tensor->data;
+        for (int64_t r = 0; r < cases[c].rows; r++)
+            for (int64_t i = 0; c < 2 && i < cases[c].length; i++)
+                if (many[r * cases[c].length + i] != few[r * 300 + i % 300])
+                    fail_msg("case %zu, row %lld, element %lld: other bits", c, (long long)r,
+                             (long long)i);
+        const float *sum = out[1]->tensor->data; /* sums of other lengths: equal periods only */
+        for (int64_t i = 300; c == 2 && i < 3000; i++)
+            if (memcmp(&sum[i], &sum[i % 300], sizeof(float)) != 0)
+                fail_msg("element %lld is not that of the first period", (long long)i);
+        pl_datum_unref(out[0]);
+        pl_datum_unref(out[1]);
+    }
+}
+
 /* All of half's range: normal and subnormal, ties, what overflows, infinities and NaN. */
 static float halves(int64_t i) {
     static const float odd[] = {
@@ -347,6 +404,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lanes__scales_of_rows_and_channels),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_the_place),
+        cmocka_unit_test(test_lanes__a_pipeline_has_the_bits_of_the_plain_loop),
         cmocka_unit_test(test_lanes__halves_are_rounded_as_eager_does),
         cmocka_unit_test(test_lanes__bits_do_not_depend_on_threads),
         cmocka_unit_test(test_lanes__rows_of_every_length),
