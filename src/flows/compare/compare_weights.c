@@ -15,8 +15,10 @@
 enum { MAX_TOLD = 4, BLOCK = 32 };
 static const char DOMAIN[] = "plumb";
 /* How far a weight may be from its rounded one: in steps, as a root mean square over a row (evenly
- * spread errors have .29), and by a common factor, in standard deviations of such errors. */
-static const double STEPS = 1.5, DEVIATIONS = 6;
+ * spread errors have .29); by a common factor, in standard deviations of such errors; and in
+ * squares, relative to its own: what has nothing to do with it is off by 1 at least, which is less
+ * than a step of 2 bits (rows of normal and t-distributed weights in IQ1_S: up to .6). */
+static const double STEPS = 1.5, DEVIATIONS = 6, SQUARES = 0.75;
 
 typedef struct taking {
     pl_gguf *file;
@@ -134,10 +136,12 @@ typedef struct fit {
     double doubt;  /* how far it is from 1, in what rounding explains */
     double error;  /* relative rms over all */
     int64_t row;   /* of that factor; -1 = all */
+    double lost;   /* the largest mean square of a row, relative to the row */
+    int64_t lost_row;
 } fit;
 
 typedef struct sums {
-    double ww, wg, ee, uu, noise, n;
+    double ww, wg, ee, uu, noise, bias, n;
 } sums;
 
 static double unit_of(pl_dtype dtype) {
@@ -154,11 +158,24 @@ static double step_of(const slot *s, const pl_gguf_type *type, double g, double 
     return fmax(own, fmax(most / exp2(bits - 1), range / (exp2(bits) - 1)));
 }
 
+/* Codes of 4 bits that are floats: the scale is a power of two, and the largest are cut off. */
+static bool cuts(const pl_gguf_type *type) {
+    return strcmp(type->name, "MXFP4") == 0 || strcmp(type->name, "NVFP4") == 0;
+}
+
+/* The best values for the codes of a block are means, which makes the factor smaller by the squares
+ * that are left. */
 static void judge(const sums *s, int64_t row, fit *out) {
     if (!(s->ww > 0) || s->n < 4) return;
     const double factor = s->wg / s->ww, r2 = s->ee / s->ww;
-    const double doubt = fabs(factor - 1) / (DEVIATIONS * sqrt(s->noise) / s->ww + r2 + 1e-6);
+    const double left = fmax(0, r2 - (factor - 1) * (factor - 1));
+    const double doubt =
+        fabs(factor - 1) / ((DEVIATIONS * sqrt(s->noise) + s->bias) / s->ww + left + 1e-6);
     if (s->uu > 0) out->steps = fmax(out->steps, sqrt(s->uu / s->n));
+    if (r2 > out->lost) {
+        out->lost = r2;
+        out->lost_row = row;
+    }
     if (doubt <= out->doubt) return;
     out->doubt = doubt;
     out->factor = factor;
@@ -171,6 +188,7 @@ static void add(sums *to, const sums *from) {
     to->ee += from->ee;
     to->uu += from->uu;
     to->noise += from->noise;
+    to->bias += from->bias;
     to->n += from->n;
 }
 
@@ -189,7 +207,8 @@ static sums sums_of(const slot *s, const pl_gguf_type *type, const float *g, con
             const double x = (double)w[k * stride], y = (double)g[k], e = y - x;
             const double u =
                 step_of(s, type, y, (double)fmaxf(high, -low), (double)high - (double)low);
-            add(&of, &(sums){ x * x, x * y, e * e, e / u * (e / u), u * u * x * x / 12, 1 });
+            const double cut = cuts(type) && (g[k] == high || g[k] == low) ? fabs(y * x) / 3 : 0;
+            add(&of, &(sums){ x * x, x * y, e * e, e / u * (e / u), u * u * x * x / 12, cut, 1 });
         }
     }
     return of;
@@ -198,7 +217,7 @@ static sums sums_of(const slot *s, const pl_gguf_type *type, const float *g, con
 static fit fit_of(const slot *s, const pl_gguf_type *type, const pl_tensor *g, int64_t heads) {
     const int64_t columns = g->rank == 2 ? g->dims[1] : 1;
     const float *from = g->data, *own = s->own->data;
-    fit out = { .row = -1, .factor = 1 };
+    fit out = { .row = -1, .factor = 1, .lost_row = -1 };
     sums all = { .n = 0 };
     for (int64_t row = 0; g->rank == 2 && row < g->dims[0]; row++) {
         int64_t stride = 1;
@@ -215,7 +234,7 @@ static fit fit_of(const slot *s, const pl_gguf_type *type, const pl_tensor *g, i
 }
 
 static bool is_same(const fit *f) {
-    return f->steps <= STEPS && f->doubt <= 1;
+    return f->steps <= STEPS && f->doubt <= 1 && f->lost <= SQUARES;
 }
 
 /* ---- putting it in ---- */
@@ -262,21 +281,44 @@ static pl_status round_input(taking *x, const slot *s, const char *type, pl_err 
     return PL_OK;
 }
 
-static pl_status put(taking *x, const slot *s, const pl_gguf_entry *e, const pl_tensor *g,
-                     int64_t heads, pl_err *err) {
-    pl_tensor *made = NULL, *cast = NULL;
-    pl_value *value = NULL;
-    const char *type = is_product(s->node) ? rounding_before(e->type) : NULL;
-    PL_TRY(pl_tensor_new(PL_F32, s->own->rank, s->own->dims, &made, err));
+/* Rows of the file to their places in the model, from its column `first` on. */
+static void place_rows(const slot *s, const pl_tensor *g, const pl_tensor *to, int64_t heads,
+                       int64_t first) {
     const int64_t columns = g->rank == 2 ? g->dims[1] : 1;
     const float *from = g->data;
+    int64_t file[2] = { g->dims[0], columns };
+    if (to->rank == 2) file[1] = to->dims[!s->turned];
     for (int64_t row = 0; row < g->dims[0]; row++) {
         int64_t stride = 1;
-        float *to = (float *)made->data + row_at(s, g->dims, heads, row, &stride);
+        float *at = (float *)to->data + row_at(s, file, heads, row, &stride);
         for (int64_t k = 0; k < columns; k++)
-            to[k * stride] = from[row * columns + k];
+            at[(first + k) * stride] = from[row * columns + k];
     }
-    pl_status st = pl_tensor_cast(made, s->own_dtype, &cast, err);
+}
+
+/* The weight as the model has it. Behind it come the minima of its blocks, if any: they meet what
+ * GgmlRound puts behind the activations. */
+static pl_status in_place(const slot *s, const pl_tensor *g, const pl_tensor *minima, int64_t heads,
+                          pl_tensor **out, pl_err *err) {
+    int64_t dims[PL_RANK_MAX];
+    memcpy(dims, s->own->dims, sizeof dims);
+    if (minima != NULL) dims[!s->turned] += minima->dims[1];
+    PL_TRY(pl_tensor_new(PL_F32, s->own->rank, dims, out, err));
+    place_rows(s, g, *out, heads, 0);
+    if (minima != NULL) place_rows(s, minima, *out, heads, g->dims[1]);
+    return PL_OK;
+}
+
+static pl_status put(taking *x, const slot *s, const pl_gguf_entry *e, const pl_tensor *g,
+                     int64_t heads, pl_err *err) {
+    pl_tensor *minima = NULL, *made = NULL, *cast = NULL;
+    pl_value *value = NULL;
+    const char *type = is_product(s->node) ? rounding_before(e->type) : NULL;
+    if (type != NULL) PL_TRY(pl_gguf_read_minima(x->file, e, &minima, err));
+    pl_status st = in_place(s, g, minima, heads, &made, err);
+    pl_tensor_unref(minima);
+    PL_TRY(st);
+    st = pl_tensor_cast(made, s->own_dtype, &cast, err);
     if (st == PL_OK)
         st = pl_graph_add_fresh_value(x->model->graph, s->node->in[s->at]->name, &value, err);
     if (st == PL_OK) st = pl_value_set_init(value, cast, err);
@@ -297,6 +339,9 @@ static void say(taking *x, const slot *s, const pl_gguf_entry *e, const fit *f) 
         pl_buf_printf(x->notes, "row %lld is %.4g times as large\n", (long long)f->row, f->factor);
     else if (f->doubt > 1)
         pl_buf_printf(x->notes, "it is %.4g times as large\n", f->factor);
+    else if (f->lost > SQUARES && f->lost_row >= 0)
+        pl_buf_printf(x->notes, "row %lld differs by %.3g of its size\n", (long long)f->lost_row,
+                      sqrt(f->lost));
     else
         pl_buf_printf(x->notes, "it differs by %.3g of its size, %.3g steps of its type\n",
                       f->error, f->steps);
