@@ -260,6 +260,30 @@ def test_long_prompt(folder):
                 check_clean(compare(out / f"step-{step}.safetensors", path, "--weights", gguf), (kind, path.name, step))
 
 
+def test_cache_in_half(folder):
+    """llama.cpp's own default: keys and values rounded in the cache, queries and scores before the products. Faults are seen as with a cache in float."""
+    n = 0
+    for seed in range(3 if FULL else 1):
+        model, paths = models(folder, seed)
+        for kind in ("F32", "Q8_0", "Q4_0", "Q4_1", "F16") if FULL else ("F32", "Q4_0"):
+            for name in (None, *FAULTS):
+                fault, wanted = FAULTS.get(name, (None, None))
+                gguf = gguf_decoder.write(model, folder / f"{name}-{kind}-{seed}.gguf", kind, fault)
+                out = record(folder, gguf, "--cache-type", "f16", steps=2 if name is None else 0)
+                for path in paths:
+                    for step in range(1 if name else 3):
+                        session = compare(out / f"step-{step}.safetensors", path, "--weights", gguf)
+                        assert any("keeps its cache in half" in note for note in session["notes"]), session["notes"]
+                        named = [node for node, _ in culprits(session)]
+                        n += 1
+                        if name is None:
+                            check_clean(session, (kind, seed, path.name, step))
+                        else:
+                            assert session["verdict"] == "diverged" and named, (name, kind, seed, path.name)
+                            assert all(re.fullmatch(wanted, x) for x in named), (name, kind, seed, path.name, culprits(session)[:4])
+    return f"{n} steps, {len(FAULTS)} faults"
+
+
 # ---- faults ----
 
 def scaled(tensors, metadata):

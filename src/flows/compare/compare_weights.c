@@ -25,7 +25,6 @@ typedef struct taking {
     const char *path;
     pl_model *model;
     pl_buf *notes;
-    size_t n_nodes; /* of the model itself */
     size_t n_taken, n_other, n_codes;
     int64_t heads, key_heads; /* 0 = unknown */
 } taking;
@@ -251,33 +250,40 @@ static const char *rounding_before(const pl_gguf_type *type) {
 }
 
 /* The node that rounds this value so already; NULL = none. */
-static pl_value *rounded(const taking *x, const pl_value *in, const char *type) {
-    const pl_graph *graph = x->model->graph;
-    for (size_t i = x->n_nodes; i < graph->n_nodes; i++)
-        if (graph->nodes[i]->in[0] == in && pl_attr_string_is(graph->nodes[i], "type", type))
-            return graph->nodes[i]->out[0];
+static pl_value *rounded(const pl_graph *graph, const pl_value *in, const char *type) {
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        if (strcmp(node->domain, DOMAIN) == 0 && node->in[0] == in &&
+            pl_attr_string_is(node, "type", type))
+            return node->out[0];
+    }
     return NULL;
 }
 
-/* The product reads its activations through GgmlRound. Its name has no role: it must not be paired
- * in the place of what it rounds. */
-static pl_status round_input(taking *x, const slot *s, const char *type, pl_err *err) {
-    pl_graph *graph = x->model->graph;
-    pl_value *in = s->node->in[0], *out = rounded(x, in, type);
+static bool is_half(const char *type) {
+    return strcmp(type, "F16") == 0 || strcmp(type, "CACHE") == 0;
+}
+
+/* Its name has no role: it must not be paired in the place of what it rounds. */
+pl_status pl_compare_round_input(pl_model *model, pl_node *of, uint32_t at, const char *type,
+                                 pl_err *err) {
+    pl_graph *graph = model->graph;
+    pl_value *in = of->in[at], *out = rounded(graph, in, type);
     pl_node *node = NULL;
     if (out == NULL) {
-        PL_TRY(pl_model_set_opset(x->model, DOMAIN, 1, err));
+        PL_TRY(pl_model_set_opset(model, DOMAIN, 1, err));
         PL_TRY(pl_graph_add_fresh_value(graph, type, &out, err));
-        PL_TRY(pl_graph_add_node(graph, "GgmlRound", DOMAIN, 1, 1, &node, err));
+        const char *op = is_half(type) ? "GgmlHalf" : "GgmlRound";
+        PL_TRY(pl_graph_add_node(graph, op, DOMAIN, 1, 1, &node, err));
         pl_attr *attr = pl_node_add_attr(node, "type", PL_ATTR_STRING);
-        const char *text = pl_model_intern(x->model, type, strlen(type));
+        const char *text = pl_model_intern(model, type, strlen(type));
         if (attr == NULL || text == NULL) return pl_fail_memory(err, 1);
         attr->s.data = text;
         attr->s.n_bytes = strlen(type);
         node->in[0] = in;
         pl_node_set_output(node, 0, out);
     }
-    s->node->in[0] = out;
+    of->in[at] = out;
     return PL_OK;
 }
 
@@ -323,7 +329,7 @@ static pl_status put(taking *x, const slot *s, const pl_gguf_entry *e, const pl_
         st = pl_graph_add_fresh_value(x->model->graph, s->node->in[s->at]->name, &value, err);
     if (st == PL_OK) st = pl_value_set_init(value, cast, err);
     if (st == PL_OK) s->node->in[s->at] = value;
-    if (st == PL_OK && type != NULL) st = round_input(x, s, type, err);
+    if (st == PL_OK && type != NULL) st = pl_compare_round_input(x->model, s->node, 0, type, err);
     x->n_taken++;
     x->n_codes += type != NULL;
     pl_tensor_unref(made);
@@ -397,8 +403,7 @@ static pl_status take(taking *x, slot *s, pl_err *err) {
 
 static pl_status take_all(taking *x, pl_err *err) {
     pl_graph *graph = x->model->graph;
-    x->n_nodes = graph->n_nodes;
-    for (size_t i = 0; i < x->n_nodes; i++) {
+    for (size_t i = 0, n = graph->n_nodes; i < n; i++) {
         pl_node *node = graph->nodes[i];
         for (uint32_t k = 0; k < node->n_in; k++) {
             slot s;
@@ -415,7 +420,7 @@ static pl_status take_all(taking *x, pl_err *err) {
                   "%zu weight%s of %s took the place of the model's (%zu before which "
                   "llama.cpp rounds activations); %zu differ by more than rounding\n",
                   x->n_taken, pl_plural(x->n_taken), x->path, x->n_codes, x->n_other);
-    return pl_graph_sort(graph, err);
+    return PL_OK;
 }
 
 static pl_status bar(const taking *x, int of, pl_pair_map *map, pl_err *err) {
@@ -428,8 +433,8 @@ static pl_status bar(const taking *x, int of, pl_pair_map *map, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_compare_take_weights(pl_compare_side *side, int of, const char *path, pl_pair_map *map,
-                                  pl_buf *notes, pl_err *err) {
+pl_status pl_compare_take_weights(pl_compare_side *side, const pl_recording *theirs, int of,
+                                  const char *path, pl_pair_map *map, pl_buf *notes, pl_err *err) {
     pl_file_map *bytes = NULL;
     taking x = { .path = path, .model = side->model->model, .notes = notes };
     PL_TRY(pl_make_ready(x.model, PL_READY_RESOLVED, NULL, err));
@@ -443,6 +448,8 @@ pl_status pl_compare_take_weights(pl_compare_side *side, int of, const char *pat
     x.key_heads = count_at(x.file, ".attention.head_count_kv", x.heads);
     st = take_all(&x, err);
     if (st == PL_OK) st = pl_compare_take_rotary(x.model, x.file, path, notes, err);
+    if (st == PL_OK) st = pl_graph_sort(x.model->graph, err);
+    if (st == PL_OK) st = pl_compare_take_cache(x.model, theirs, notes, err);
     if (st == PL_OK) st = bar(&x, of, map, err);
     side->model->edited = true;
     pl_gguf_close(x.file);

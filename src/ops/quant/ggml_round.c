@@ -1,9 +1,13 @@
-/* plumb GgmlRound: what llama.cpp does to the activations of a product before it multiplies them
- * with stored weights. `compare --weights` puts it before such products; no other runtime has it.
+/* plumb GgmlRound and GgmlHalf: what llama.cpp does to the activations of a product before it
+ * multiplies them with stored weights. `compare --weights` puts it before such products; no other
+ * runtime has it.
  *
  * type  what           held against
  * F16   half precision; the bound allows for none: it depends on the CPU whether ggml rounds
  * BF16  the same with bfloat16
+ * CACHE half precision, which ggml has behind a rotation; the bound allows for both places, and for
+ *       the weights of attention, which are rounded, too. F16 and CACHE are of GgmlHalf: what is
+ *       behind it has the tolerance of half precision, behind GgmlRound that of 8 bits
  * Q8_0  blocks of 32: codes of max|x| / 127, the scale in half precision (ggml-quants.c,
  *       quantize_row_q8_0); before weights of Q4_0, Q5_0, Q8_0, IQ4_NL, MXFP4
  * Q8_1  the same, and behind the elements one more for each block, see below; before Q4_1, Q5_1
@@ -34,9 +38,9 @@ typedef struct form {
 } form;
 
 static const form forms[] = {
-    { "F16", 1, true, false, 0x1p-11 }, { "BF16", 1, false, false, 0x1p-8 },
-    { "Q8_0", 32, true, false, 0 },     { "Q8_1", 32, true, true, 0 },
-    { "Q8_K", 256, false, false, 0 },
+    { "F16", 1, true, false, 0x1p-11 },   { "BF16", 1, false, false, 0x1p-8 },
+    { "CACHE", 1, true, false, 0x1p-10 }, { "Q8_0", 32, true, false, 0 },
+    { "Q8_1", 32, true, true, 0 },        { "Q8_K", 256, false, false, 0 },
 };
 
 static const form *form_of(const pl_node *node) {
@@ -64,7 +68,7 @@ static pl_status ggml_round_infer(pl_infer *c) {
     const form *f = form_of(c->node);
     const int rank = pl_infer_rank(c, 0);
     if (f == NULL)
-        return pl_infer_fail(c, "attribute 'type' is none of F16, BF16, Q8_0, Q8_1, Q8_K");
+        return pl_infer_fail(c, "attribute 'type' is none of F16, BF16, CACHE, Q8_0, Q8_1, Q8_K");
     if (rank >= 0 && f->block > 1) {
         const pl_dim last = rank > 0 ? pl_infer_dim(c, 0, rank - 1) : pl_dim_of(1);
         if (pl_dim_known(last) && last.value % f->block != 0)
@@ -223,6 +227,13 @@ const pl_op_def pl_ops_ggml_round[] = {
       .samples = PL_SAMPLES({ "(float[2,64] x) => (y) { y = plumb.GgmlRound<type=\"Q8_0\">(x) }", NULL, 0 },
                             { "(float[1,256] x) => (y) { y = plumb.GgmlRound<type=\"Q8_K\">(x) }", NULL, 0 },
                             { "(float[2,64] x) => (y) { y = plumb.GgmlRound<type=\"Q8_1\">(x) }", NULL, 0 }) },
+    { .name = "GgmlHalf", .domain = "plumb", .since = 1,
+      .in = PL_PORTS({ "X", PL_T_FLOAT, 0 }),
+      .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
+      .attrs = PL_ATTRS(PL_A_REQUIRED("type", STRING)),
+      .infer = ggml_round_infer, .eval = ggml_round_eval, .grad = PL_GRAD_ZERO, .bound = ggml_round_bound, PL_EMIT_BREAK("plumb's own, for llama.cpp's recordings"), .autocast = PL_AMP_KEEP, .flags = PL_OP_ROUNDS | PL_OP_HALVES,
+      .samples = PL_SAMPLES({ "(float[2,5] x) => (y) { y = plumb.GgmlHalf<type=\"F16\">(x) }", NULL, 0 },
+                            { "(float[3] x) => (y) { y = plumb.GgmlHalf<type=\"CACHE\">(x) }", NULL, 0 }) },
     { 0 },
 };
 /* clang-format on */
