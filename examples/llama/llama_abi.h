@@ -78,6 +78,8 @@ typedef void (*llama_on_log)(int level, const char *text, void *ctx);
     X(void *, ggml_get_data, (const llama_tensor *))                                               \
     X(int64_t, ggml_nelements, (const llama_tensor *))                                             \
     X(size_t, ggml_nbytes, (const llama_tensor *))                                                 \
+    X(void, ggml_fp32_to_fp16_row, (const float *, uint16_t *, int64_t))                           \
+    X(void, ggml_fp16_to_fp32_row, (const uint16_t *, float *, int64_t))                           \
     X(void, ggml_backend_tensor_get, (const llama_tensor *, void *, size_t, size_t))
 
 #define LLAMA_MEMBER(result, name, parameters) result(*name) parameters;

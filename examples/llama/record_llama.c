@@ -60,7 +60,7 @@ typedef struct recorder {
     cache keys[MAX_LAYERS], values[MAX_LAYERS];
     int n_layers;
     int64_t past, n_tokens; /* of this step */
-    bool halves;
+    bool halves, f16_cache;
     int64_t heads, key_heads;
     bool failed;
 } recorder;
@@ -282,6 +282,14 @@ static bool is_dense(const llama_tensor *t) {
            t->nb[2] == t->nb[1] * (size_t)t->ne[1] && t->ne[3] == 1;
 }
 
+/* As a cache of half precision has them, with ggml's own rounding. */
+static void round_rows(const recorder *r, float *rows, int64_t n) {
+    uint16_t *half = must(malloc((size_t)n * sizeof *half));
+    r->abi->ggml_fp32_to_fp16_row(rows, half, n);
+    r->abi->ggml_fp16_to_fp32_row(half, rows, n);
+    free(half);
+}
+
 /* Keys are cached as they are behind the rotation, values as they are. The last tensor of that name
  * in the step stays. */
 static void keep(recorder *r, const llama_tensor *t, const float *data) {
@@ -293,6 +301,7 @@ static void keep(recorder *r, const llama_tensor *t, const float *data) {
     if (row % r->key_heads != 0 || row != c->heads * c->size) return;
     c->rows = must(realloc(c->rows, (size_t)((r->past + r->n_tokens) * row) * sizeof *c->rows));
     memcpy(c->rows + r->past * row, data, (size_t)(r->n_tokens * row) * sizeof *data);
+    if (r->f16_cache) round_rows(r, c->rows + r->past * row, r->n_tokens * row);
 }
 
 static void write_to(recorder *r, const char *name, plumb_dtype dtype, int rank,
@@ -527,11 +536,12 @@ int main(int argc, char **argv) {
                       .key_heads = abi.llama_model_n_head_kv(x.model),
                       .names = must(calloc(MAX_NAMES, NAME_MAX_BYTES)) };
     abi.llama_model_meta_val_str(x.model, "general.architecture", text, sizeof text);
+    x.r.f16_cache = strcmp(o.cache_type, "f16") == 0;
     x.r.halves = *o.rows != '\0' ? strcmp(o.rows, "halves") == 0 : strcmp(text, "llama") == 0;
     const llama_settings s = { .n_tokens = (uint32_t)(x.prompt.n + (size_t)o.steps),
                                .threads = o.threads,
                                .flash = o.flash,
-                               .f16_cache = strcmp(o.cache_type, "f16") == 0,
+                               .f16_cache = x.r.f16_cache,
                                .on_node = on_node,
                                .ctx = &x.r };
     x.context = llama_abi_context(&abi, x.model, &s);

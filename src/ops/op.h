@@ -126,7 +126,8 @@ typedef enum pl_op_flags {
         1 << 24,            /* computes with exp(x) beside 1: its rounding is 2 u of 1 (of its limit
                                alpha), however small the result; runtimes clamp such tails */
     PL_OP_ROUNDS = 1 << 25, /* the same numbers with fewer digits, reals in and out */
-    PL_OP_NARROW_B = 1 << 26, /* in fp64, input 1 may be a weight in its own, narrower float type */
+    PL_OP_HALVES = 1 << 26, /* … to those of half precision */
+    PL_OP_NARROW_B = 1 << 27, /* in fp64, input 1 may be a weight in its own, narrower float type */
     PL_OP_FOREIGN = 1 << 22,  /* has no row: its domain is known only to backends (pl_op_foreign) */
 } pl_op_flags;
 

@@ -29,6 +29,7 @@ static pl_precision of_quant(const pl_pair_graph *g, const pl_pg_node *node,
     const uint32_t out = node->n_out > 0 ? g->edges[node->out] : PL_PAIR_NONE;
     if (in != PL_PAIR_NONE && pl_dtype_is_integer(dtype[in])) return of_codes(dtype[in]);
     if (out != PL_PAIR_NONE && pl_dtype_is_integer(dtype[out])) return of_codes(dtype[out]);
+    if (node->row != NULL && (node->row->flags & PL_OP_HALVES) != 0) return PL_PRECISION_F16;
     return PL_PRECISION_INT8;
 }
 

@@ -10,6 +10,7 @@
 
 Weights are scaled so that activations stay near 1 through all layers. Values depend on the seed only."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Tuple
 
@@ -18,6 +19,18 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 HIDDEN, HEADS, KV, SIZE, MLP, VOCAB, POSITIONS = 64, 4, 2, 16, 96, 96, 1088
+
+
+@contextlib.contextmanager
+def sizes(hidden, size, mlp):
+    """Other sizes, of models that are made within."""
+    global HIDDEN, SIZE, MLP
+    before = HIDDEN, SIZE, MLP
+    HIDDEN, SIZE, MLP = hidden, size, mlp
+    try:
+        yield
+    finally:
+        HIDDEN, SIZE, MLP = before
 
 
 @dataclass

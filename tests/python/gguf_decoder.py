@@ -6,19 +6,21 @@
 """
 import re
 
+import decoders
 import numpy as np
-from decoders import HEADS, HIDDEN, KV, MLP, SIZE, VOCAB
 from gguf_files import ggml, gguf, quantised
 from onnx import helper, numpy_helper
 
-NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q8_0": 8, "IQ4_NL": 20, "BF16": 30}
+NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q4_1": 3, "Q5_0": 6, "Q5_1": 7, "Q8_0": 8, "Q2_K": 10, "Q3_K": 11, "Q4_K": 12, "Q5_K": 13, "Q6_K": 14, "IQ2_XXS": 16,
+           "IQ2_XS": 17, "IQ3_XXS": 18, "IQ1_S": 19, "IQ4_NL": 20, "IQ3_S": 21, "IQ2_S": 22, "IQ4_XS": 23, "IQ1_M": 29, "BF16": 30, "TQ1_0": 34, "TQ2_0": 35,
+           "MXFP4": 39}
 PARTS = {"input_norm": "attn_norm", "attn.q_proj": "attn_q", "attn.k_proj": "attn_k", "attn.v_proj": "attn_v", "attn.o_proj": "attn_output",
          "post_norm": "ffn_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 
 
 def paired(rows, heads):
     """Rows of Q and K as the converter of llama.cpp stores them: the halves of a head side by side."""
-    return rows.reshape(heads, 2, SIZE // 2, -1).swapaxes(1, 2).reshape(rows.shape)
+    return rows.reshape(heads, 2, decoders.SIZE // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
 def add_biases(model, seed=5):
@@ -53,7 +55,7 @@ def weights(model, permuted):
         elif part is not None:
             x = x.T if x.ndim == 2 else x
             if permuted and part[2] in ("attn.q_proj", "attn.k_proj"):
-                x = paired(x, HEADS if "q_proj" in part[2] else KV)
+                x = paired(x, decoders.HEADS if "q_proj" in part[2] else decoders.KV)
             found[f"blk.{part[1]}.{PARTS[part[2]]}.weight"] = x
         bias = re.fullmatch(r"model\.layers\.(\d+)\.(.+)\.bias", w.name)
         if bias is not None:
@@ -66,9 +68,9 @@ def write(model, path, kind="F32", fault=None):
     tensors = weights(model, arch == "llama")
     layers = 1 + max(int(n.split(".")[1]) for n in tensors if n.startswith("blk."))
     metadata = {"general.architecture": ["text", arch], "general.name": ["text", "decoder"], f"{arch}.context_length": ["u32", 1024],
-                f"{arch}.embedding_length": ["u32", HIDDEN], f"{arch}.block_count": ["u32", layers], f"{arch}.feed_forward_length": ["u32", MLP],
-                f"{arch}.attention.head_count": ["u32", HEADS], f"{arch}.attention.head_count_kv": ["u32", KV], f"{arch}.vocab_size": ["u32", VOCAB],
-                f"{arch}.rope.dimension_count": ["u32", SIZE], f"{arch}.rope.freq_base": ["f32", 10000.0],
+                f"{arch}.embedding_length": ["u32", decoders.HIDDEN], f"{arch}.block_count": ["u32", layers], f"{arch}.feed_forward_length": ["u32", decoders.MLP],
+                f"{arch}.attention.head_count": ["u32", decoders.HEADS], f"{arch}.attention.head_count_kv": ["u32", decoders.KV], f"{arch}.vocab_size": ["u32", decoders.VOCAB],
+                f"{arch}.rope.dimension_count": ["u32", decoders.SIZE], f"{arch}.rope.freq_base": ["f32", 10000.0],
                 f"{arch}.attention.layer_norm_rms_epsilon": ["f32", 1e-5], "tokenizer.ggml.model": ["text", "no_vocab"]}
     if fault is not None:
         fault(tensors, metadata)

@@ -1,6 +1,7 @@
 """llama.cpp recorded through its evaluation callback (examples/llama), a GGUF against an ONNX decoder of the same weights: every part paired, clean
 runs agree, faults are named by layer and role. libllama is that of tools/fetch-llama. Prints TAP. --full: more seeds and types."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -27,6 +28,9 @@ PROMPT = [5, 2, 7, 1, 9, 30, 11]
 ROLES = {"norm_in": ("input_norm/SimplifiedLayerNormalization", "attn_norm"), "q": ("attn.q_proj/MatMul", "Qcur"), "k": ("attn.k_proj/MatMul", "Kcur"),
          "v": ("attn.v_proj/MatMul", "Vcur"), "o": ("attn.o_proj/MatMul", "attn_out"), "norm_post": ("post_norm/SimplifiedLayerNormalization", "ffn_norm"),
          "gate": ("mlp.gate_proj/MatMul", "ffn_gate"), "up": ("mlp.up_proj/MatMul", "ffn_up"), "down": ("mlp.down_proj/MatMul", "ffn_out")}
+# what llama.cpp quantises a model to, but for the ternary types: they are for weights that are ternary
+KINDS = ("F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "IQ4_NL", "MXFP4", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "IQ3_S", "IQ3_XXS", "IQ2_S",
+         "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S")
 made = {}
 
 
@@ -137,7 +141,7 @@ def test_rounding(folder):
     lib, rng = gguf_files.ggml(), np.random.default_rng(3)
     x = (rng.standard_normal((40, 512)) * 10.0 ** rng.integers(-3, 3, (40, 1))).astype(np.float32)
     x[0, :32] = 0
-    for number, kind in ((8, "Q8_0"), (15, "Q8_K"), (1, "F16")):
+    for number, kind in ((8, "Q8_0"), (8, "Q8_1"), (15, "Q8_K"), (1, "F16")):
         if kind == "Q8_K":
             raw = (ctypes.c_char * (x.size // 256 * lib.ggml_type_size(15)))()
             lib.quantize_row_q8_K_ref(ctypes.c_void_p(x.ctypes.data), raw, ctypes.c_int64(x.size))
@@ -145,7 +149,8 @@ def test_rounding(folder):
         else:
             wanted = x.astype(np.float16).astype(np.float32) if number == 1 else gguf_files.expand(lib, 8, gguf_files.quantised(lib, 8, x)).reshape(x.shape)
         node = onnx.helper.make_node("GgmlRound", ["x"], ["y"], domain="plumb", type=kind)
-        info = [onnx.helper.make_tensor_value_info(n, 1, x.shape) for n in "xy"]
+        more = 16 if kind == "Q8_1" else 0  # of its 16 blocks
+        info = [onnx.helper.make_tensor_value_info(n, 1, (40, 512 + k)) for n, k in (("x", 0), ("y", more))]
         model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", info[:1], info[1:]), ir_version=9,
                                        opset_imports=[onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("plumb", 1)])
         onnx.save(model, str(folder / "m.onnx"))
@@ -153,6 +158,9 @@ def test_rounding(folder):
         subprocess.run([PLUMB, "run", folder / "m.onnx", "--input", f"x={folder / 'x.npy'}", "-o", folder / kind], stdout=subprocess.DEVNULL, check=True)
         path = next(p for p in (folder / kind).rglob("*") if p.name.startswith("y."))
         found = np.load(path) if path.suffix == ".npy" else onnx.numpy_helper.to_array(onnx.load_tensor(str(path)))
+        if more:
+            check_sums(lib, x, found[:, :512], found[:, 512:])
+            found = found[:, :512]
         step = np.abs(x.reshape(40, -1, 256 if kind == "Q8_K" else 32)).max(2, keepdims=True) / 127
         other = (found != wanted).reshape(40, -1, step.shape[1] and 512 // step.shape[1])
         off = np.abs(found - wanted).reshape(other.shape)
@@ -160,7 +168,27 @@ def test_rounding(folder):
         assert other.mean() < 1e-3 and (off <= step * 1.01).all(), (kind, other.mean())
 
 
+def check_sums(lib, x, elements, more):
+    """Q8_1: the elements of a block and what is behind them make the sum that ggml's quantiser writes (quantize_row_q8_1_ref), to its last bit but where
+    a code is at a tie."""
+    raw = (ctypes.c_char * (x.size // 32 * 36))()
+    lib.quantize_row_q8_1_ref(ctypes.c_void_p(x.ctypes.data), raw, ctypes.c_int64(x.size))
+    blocks = np.frombuffer(raw.raw, np.uint8).reshape(-1, 36)
+    sums = blocks[:, 2:4].copy().view(np.float16)[:, 0].astype(np.float64)
+    scale = blocks[:, :2].copy().view(np.float16)[:, 0].astype(np.float64)
+    codes = blocks[:, 4:].view(np.int8).astype(np.float64)
+    same = (elements.reshape(-1, 32) == codes * scale[:, None]).all(1)
+    found = elements.reshape(-1, 32).astype(np.float64).sum(1) + more.reshape(-1)
+    assert same.mean() > 0.98 and np.abs(more).max() > 0
+    assert (np.abs(found - sums) <= 2.0 ** -22 * np.abs(sums) + 1e-12)[same].all(), np.abs(found - sums)[same].max()
+
+
 # ---- clean runs ----
+
+def sized(kind):
+    """Rows of whole blocks: 256 elements where a block has as many."""
+    return decoders.sizes(256, 64, 512) if kind[:2] == "IQ" and kind != "IQ4_NL" or kind.endswith("_K") else contextlib.nullcontext()
+
 
 def test_clean_f32(folder):
     """Every part of every layer is paired with its own counterpart."""
@@ -185,12 +213,12 @@ def test_clean_f32(folder):
 def test_clean_quantised(folder):
     """With --weights the model runs on what llama.cpp ran on: what is left is rounding."""
     n = 0
-    # not Q4_1 and Q5_1: llama.cpp rounds the sums of their blocks to half precision, which can move an output beyond its tolerance
-    kinds = ("F16", "BF16", "Q8_0", "Q4_0", "Q5_0", "IQ4_NL") if FULL else ("F16", "Q8_0", "Q4_0", "IQ4_NL")
+    kinds = KINDS if FULL else ("F16", "Q8_0", "Q4_0", "Q4_1", "IQ4_NL", "Q2_K", "Q4_K", "Q6_K")
     for seed in range(4 if FULL else 1):
-        model, paths = models(folder, seed)
         for kind in kinds:
-            gguf = gguf_decoder.write(model, folder / f"{kind}-{seed}.gguf", kind)
+            with sized(kind):
+                model, paths = models(folder, seed)
+                gguf = gguf_decoder.write(model, folder / f"{kind}-{seed}.gguf", kind)
             out = record(folder, gguf)
             for path in paths:
                 for step in range(2):
@@ -232,6 +260,30 @@ def test_long_prompt(folder):
                 check_clean(compare(out / f"step-{step}.safetensors", path, "--weights", gguf), (kind, path.name, step))
 
 
+def test_cache_in_half(folder):
+    """llama.cpp's own default: keys and values rounded in the cache, queries and scores before the products. Faults are seen as with a cache in float."""
+    n = 0
+    for seed in range(3 if FULL else 1):
+        model, paths = models(folder, seed)
+        for kind in ("F32", "Q8_0", "Q4_0", "Q4_1", "F16") if FULL else ("F32", "Q4_0"):
+            for name in (None, *FAULTS):
+                fault, wanted = FAULTS.get(name, (None, None))
+                gguf = gguf_decoder.write(model, folder / f"{name}-{kind}-{seed}.gguf", kind, fault)
+                out = record(folder, gguf, "--cache-type", "f16", steps=2 if name is None else 0)
+                for path in paths:
+                    for step in range(1 if name else 3):
+                        session = compare(out / f"step-{step}.safetensors", path, "--weights", gguf)
+                        assert any("keeps its cache in half" in note for note in session["notes"]), session["notes"]
+                        named = [node for node, _ in culprits(session)]
+                        n += 1
+                        if name is None:
+                            check_clean(session, (kind, seed, path.name, step))
+                        else:
+                            assert session["verdict"] == "diverged" and named, (name, kind, seed, path.name)
+                            assert all(re.fullmatch(wanted, x) for x in named), (name, kind, seed, path.name, culprits(session)[:4])
+    return f"{n} steps, {len(FAULTS)} faults"
+
+
 # ---- faults ----
 
 def scaled(tensors, metadata):
@@ -258,22 +310,32 @@ def gain(tensors, metadata):
     tensors["blk.1.ffn_norm.weight"][5] *= 1.25
 
 
+def swapped_rows(tensors, metadata):
+    tensors["blk.1.ffn_gate.weight"][[3, 40]] = tensors["blk.1.ffn_gate.weight"][[40, 3]]
+
+
+def halved_row(tensors, metadata):
+    tensors["blk.0.ffn_down.weight"][9] /= 2
+
+
 # what the node that is named first must be; all others must be, too, where a fault is in every layer
 FAULTS = {"scaled": (scaled, r"model\.layers\.1\.mlp\.up_proj/MatMul"), "scaled_row": (scaled_row, r"model\.layers\.2\.attn\.v_proj/MatMul"),
           "transposed": (transposed, r"model\.layers\.0\.attn\.o_proj/MatMul"),
           "rotary_base": (rotary_base, r"model\.layers\.\d\.attn/(GroupQueryAttention|[qk]_rotary/.*|k/Concat|qk/MatMul)"),
           "epsilon": (epsilon, r"model\.(layers\.\d\.)?(input_|post_)?norm/.*"),
-          "gain": (gain, r"model\.layers\.1\.post_norm/SimplifiedLayerNormalization")}
+          "gain": (gain, r"model\.layers\.1\.post_norm/SimplifiedLayerNormalization"),
+          "swapped_rows": (swapped_rows, r"model\.layers\.1\.mlp\.gate_proj/MatMul"), "halved_row": (halved_row, r"model\.layers\.0\.mlp\.down_proj/MatMul")}
 
 
 def test_faults(folder):
     n = 0
-    kinds = ("F32", "Q8_0", "Q4_0", "F16", "IQ4_NL") if FULL else ("F32", "Q4_0")
-    for seed in range(3 if FULL else 1):
-        model, paths = models(folder, seed)
+    kinds = ("F32", *KINDS) if FULL else ("F32", "Q4_1", "Q2_K")
+    for seed in range(2 if FULL else 1):
         for kind in kinds:
             for name, (fault, wanted) in FAULTS.items():
-                gguf = gguf_decoder.write(model, folder / f"{name}-{kind}-{seed}.gguf", kind, fault)
+                with sized(kind):
+                    model, paths = models(folder, seed)
+                    gguf = gguf_decoder.write(model, folder / f"{name}-{kind}-{seed}.gguf", kind, fault)
                 out = record(folder, gguf, steps=0)
                 for path in paths:
                     session = compare(out / "step-0.safetensors", path, "--weights", gguf)

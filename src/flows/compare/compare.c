@@ -161,7 +161,8 @@ static pl_status take_weights(comparison *c, pl_err *err) {
     if (!c->has_map) PL_TRY(pl_pair_map_new(&c->map, err));
     c->has_map = true;
     c->sync.pair.map = &c->map;
-    return pl_compare_take_weights(&c->side[i], i, path, &c->map, &c->notes, err);
+    return pl_compare_take_weights(&c->side[i], c->side[1 - i].recording, i, path, &c->map,
+                                   &c->notes, err);
 }
 
 /* Rejects options for running a model if there is no model to run. */

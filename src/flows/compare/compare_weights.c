@@ -15,15 +15,16 @@
 enum { MAX_TOLD = 4, BLOCK = 32 };
 static const char DOMAIN[] = "plumb";
 /* How far a weight may be from its rounded one: in steps, as a root mean square over a row (evenly
- * spread errors have .29), and by a common factor, in standard deviations of such errors. */
-static const double STEPS = 1.5, DEVIATIONS = 6;
+ * spread errors have .29); by a common factor, in standard deviations of such errors; and in
+ * squares, relative to its own: what has nothing to do with it is off by 1 at least, which is less
+ * than a step of 2 bits (rows of normal and t-distributed weights in IQ1_S: up to .6). */
+static const double STEPS = 1.5, DEVIATIONS = 6, SQUARES = 0.75;
 
 typedef struct taking {
     pl_gguf *file;
     const char *path;
     pl_model *model;
     pl_buf *notes;
-    size_t n_nodes; /* of the model itself */
     size_t n_taken, n_other, n_codes;
     int64_t heads, key_heads; /* 0 = unknown */
 } taking;
@@ -134,10 +135,12 @@ typedef struct fit {
     double doubt;  /* how far it is from 1, in what rounding explains */
     double error;  /* relative rms over all */
     int64_t row;   /* of that factor; -1 = all */
+    double lost;   /* the largest mean square of a row, relative to the row */
+    int64_t lost_row;
 } fit;
 
 typedef struct sums {
-    double ww, wg, ee, uu, noise, n;
+    double ww, wg, ee, uu, noise, bias, n;
 } sums;
 
 static double unit_of(pl_dtype dtype) {
@@ -154,11 +157,24 @@ static double step_of(const slot *s, const pl_gguf_type *type, double g, double 
     return fmax(own, fmax(most / exp2(bits - 1), range / (exp2(bits) - 1)));
 }
 
+/* Codes of 4 bits that are floats: the scale is a power of two, and the largest are cut off. */
+static bool cuts(const pl_gguf_type *type) {
+    return strcmp(type->name, "MXFP4") == 0 || strcmp(type->name, "NVFP4") == 0;
+}
+
+/* The best values for the codes of a block are means, which makes the factor smaller by the squares
+ * that are left. */
 static void judge(const sums *s, int64_t row, fit *out) {
     if (!(s->ww > 0) || s->n < 4) return;
     const double factor = s->wg / s->ww, r2 = s->ee / s->ww;
-    const double doubt = fabs(factor - 1) / (DEVIATIONS * sqrt(s->noise) / s->ww + r2 + 1e-6);
+    const double left = fmax(0, r2 - (factor - 1) * (factor - 1));
+    const double doubt =
+        fabs(factor - 1) / ((DEVIATIONS * sqrt(s->noise) + s->bias) / s->ww + left + 1e-6);
     if (s->uu > 0) out->steps = fmax(out->steps, sqrt(s->uu / s->n));
+    if (r2 > out->lost) {
+        out->lost = r2;
+        out->lost_row = row;
+    }
     if (doubt <= out->doubt) return;
     out->doubt = doubt;
     out->factor = factor;
@@ -171,6 +187,7 @@ static void add(sums *to, const sums *from) {
     to->ee += from->ee;
     to->uu += from->uu;
     to->noise += from->noise;
+    to->bias += from->bias;
     to->n += from->n;
 }
 
@@ -189,7 +206,8 @@ static sums sums_of(const slot *s, const pl_gguf_type *type, const float *g, con
             const double x = (double)w[k * stride], y = (double)g[k], e = y - x;
             const double u =
                 step_of(s, type, y, (double)fmaxf(high, -low), (double)high - (double)low);
-            add(&of, &(sums){ x * x, x * y, e * e, e / u * (e / u), u * u * x * x / 12, 1 });
+            const double cut = cuts(type) && (g[k] == high || g[k] == low) ? fabs(y * x) / 3 : 0;
+            add(&of, &(sums){ x * x, x * y, e * e, e / u * (e / u), u * u * x * x / 12, cut, 1 });
         }
     }
     return of;
@@ -198,7 +216,7 @@ static sums sums_of(const slot *s, const pl_gguf_type *type, const float *g, con
 static fit fit_of(const slot *s, const pl_gguf_type *type, const pl_tensor *g, int64_t heads) {
     const int64_t columns = g->rank == 2 ? g->dims[1] : 1;
     const float *from = g->data, *own = s->own->data;
-    fit out = { .row = -1, .factor = 1 };
+    fit out = { .row = -1, .factor = 1, .lost_row = -1 };
     sums all = { .n = 0 };
     for (int64_t row = 0; g->rank == 2 && row < g->dims[0]; row++) {
         int64_t stride = 1;
@@ -215,7 +233,7 @@ static fit fit_of(const slot *s, const pl_gguf_type *type, const pl_tensor *g, i
 }
 
 static bool is_same(const fit *f) {
-    return f->steps <= STEPS && f->doubt <= 1;
+    return f->steps <= STEPS && f->doubt <= 1 && f->lost <= SQUARES;
 }
 
 /* ---- putting it in ---- */
@@ -232,56 +250,86 @@ static const char *rounding_before(const pl_gguf_type *type) {
 }
 
 /* The node that rounds this value so already; NULL = none. */
-static pl_value *rounded(const taking *x, const pl_value *in, const char *type) {
-    const pl_graph *graph = x->model->graph;
-    for (size_t i = x->n_nodes; i < graph->n_nodes; i++)
-        if (graph->nodes[i]->in[0] == in && pl_attr_string_is(graph->nodes[i], "type", type))
-            return graph->nodes[i]->out[0];
+static pl_value *rounded(const pl_graph *graph, const pl_value *in, const char *type) {
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const pl_node *node = graph->nodes[i];
+        if (strcmp(node->domain, DOMAIN) == 0 && node->in[0] == in &&
+            pl_attr_string_is(node, "type", type))
+            return node->out[0];
+    }
     return NULL;
 }
 
-/* The product reads its activations through GgmlRound. Its name has no role: it must not be paired
- * in the place of what it rounds. */
-static pl_status round_input(taking *x, const slot *s, const char *type, pl_err *err) {
-    pl_graph *graph = x->model->graph;
-    pl_value *in = s->node->in[0], *out = rounded(x, in, type);
+static bool is_half(const char *type) {
+    return strcmp(type, "F16") == 0 || strcmp(type, "CACHE") == 0;
+}
+
+/* Its name has no role: it must not be paired in the place of what it rounds. */
+pl_status pl_compare_round_input(pl_model *model, pl_node *of, uint32_t at, const char *type,
+                                 pl_err *err) {
+    pl_graph *graph = model->graph;
+    pl_value *in = of->in[at], *out = rounded(graph, in, type);
     pl_node *node = NULL;
     if (out == NULL) {
-        PL_TRY(pl_model_set_opset(x->model, DOMAIN, 1, err));
+        PL_TRY(pl_model_set_opset(model, DOMAIN, 1, err));
         PL_TRY(pl_graph_add_fresh_value(graph, type, &out, err));
-        PL_TRY(pl_graph_add_node(graph, "GgmlRound", DOMAIN, 1, 1, &node, err));
+        const char *op = is_half(type) ? "GgmlHalf" : "GgmlRound";
+        PL_TRY(pl_graph_add_node(graph, op, DOMAIN, 1, 1, &node, err));
         pl_attr *attr = pl_node_add_attr(node, "type", PL_ATTR_STRING);
-        const char *text = pl_model_intern(x->model, type, strlen(type));
+        const char *text = pl_model_intern(model, type, strlen(type));
         if (attr == NULL || text == NULL) return pl_fail_memory(err, 1);
         attr->s.data = text;
         attr->s.n_bytes = strlen(type);
         node->in[0] = in;
         pl_node_set_output(node, 0, out);
     }
-    s->node->in[0] = out;
+    of->in[at] = out;
+    return PL_OK;
+}
+
+/* Rows of the file to their places in the model, from its column `first` on. */
+static void place_rows(const slot *s, const pl_tensor *g, const pl_tensor *to, int64_t heads,
+                       int64_t first) {
+    const int64_t columns = g->rank == 2 ? g->dims[1] : 1;
+    const float *from = g->data;
+    int64_t file[2] = { g->dims[0], columns };
+    if (to->rank == 2) file[1] = to->dims[!s->turned];
+    for (int64_t row = 0; row < g->dims[0]; row++) {
+        int64_t stride = 1;
+        float *at = (float *)to->data + row_at(s, file, heads, row, &stride);
+        for (int64_t k = 0; k < columns; k++)
+            at[(first + k) * stride] = from[row * columns + k];
+    }
+}
+
+/* The weight as the model has it. Behind it come the minima of its blocks, if any: they meet what
+ * GgmlRound puts behind the activations. */
+static pl_status in_place(const slot *s, const pl_tensor *g, const pl_tensor *minima, int64_t heads,
+                          pl_tensor **out, pl_err *err) {
+    int64_t dims[PL_RANK_MAX];
+    memcpy(dims, s->own->dims, sizeof dims);
+    if (minima != NULL) dims[!s->turned] += minima->dims[1];
+    PL_TRY(pl_tensor_new(PL_F32, s->own->rank, dims, out, err));
+    place_rows(s, g, *out, heads, 0);
+    if (minima != NULL) place_rows(s, minima, *out, heads, g->dims[1]);
     return PL_OK;
 }
 
 static pl_status put(taking *x, const slot *s, const pl_gguf_entry *e, const pl_tensor *g,
                      int64_t heads, pl_err *err) {
-    pl_tensor *made = NULL, *cast = NULL;
+    pl_tensor *minima = NULL, *made = NULL, *cast = NULL;
     pl_value *value = NULL;
     const char *type = is_product(s->node) ? rounding_before(e->type) : NULL;
-    PL_TRY(pl_tensor_new(PL_F32, s->own->rank, s->own->dims, &made, err));
-    const int64_t columns = g->rank == 2 ? g->dims[1] : 1;
-    const float *from = g->data;
-    for (int64_t row = 0; row < g->dims[0]; row++) {
-        int64_t stride = 1;
-        float *to = (float *)made->data + row_at(s, g->dims, heads, row, &stride);
-        for (int64_t k = 0; k < columns; k++)
-            to[k * stride] = from[row * columns + k];
-    }
-    pl_status st = pl_tensor_cast(made, s->own_dtype, &cast, err);
+    if (type != NULL) PL_TRY(pl_gguf_read_minima(x->file, e, &minima, err));
+    pl_status st = in_place(s, g, minima, heads, &made, err);
+    pl_tensor_unref(minima);
+    PL_TRY(st);
+    st = pl_tensor_cast(made, s->own_dtype, &cast, err);
     if (st == PL_OK)
         st = pl_graph_add_fresh_value(x->model->graph, s->node->in[s->at]->name, &value, err);
     if (st == PL_OK) st = pl_value_set_init(value, cast, err);
     if (st == PL_OK) s->node->in[s->at] = value;
-    if (st == PL_OK && type != NULL) st = round_input(x, s, type, err);
+    if (st == PL_OK && type != NULL) st = pl_compare_round_input(x->model, s->node, 0, type, err);
     x->n_taken++;
     x->n_codes += type != NULL;
     pl_tensor_unref(made);
@@ -297,6 +345,9 @@ static void say(taking *x, const slot *s, const pl_gguf_entry *e, const fit *f) 
         pl_buf_printf(x->notes, "row %lld is %.4g times as large\n", (long long)f->row, f->factor);
     else if (f->doubt > 1)
         pl_buf_printf(x->notes, "it is %.4g times as large\n", f->factor);
+    else if (f->lost > SQUARES && f->lost_row >= 0)
+        pl_buf_printf(x->notes, "row %lld differs by %.3g of its size\n", (long long)f->lost_row,
+                      sqrt(f->lost));
     else
         pl_buf_printf(x->notes, "it differs by %.3g of its size, %.3g steps of its type\n",
                       f->error, f->steps);
@@ -352,8 +403,7 @@ static pl_status take(taking *x, slot *s, pl_err *err) {
 
 static pl_status take_all(taking *x, pl_err *err) {
     pl_graph *graph = x->model->graph;
-    x->n_nodes = graph->n_nodes;
-    for (size_t i = 0; i < x->n_nodes; i++) {
+    for (size_t i = 0, n = graph->n_nodes; i < n; i++) {
         pl_node *node = graph->nodes[i];
         for (uint32_t k = 0; k < node->n_in; k++) {
             slot s;
@@ -370,7 +420,7 @@ static pl_status take_all(taking *x, pl_err *err) {
                   "%zu weight%s of %s took the place of the model's (%zu before which "
                   "llama.cpp rounds activations); %zu differ by more than rounding\n",
                   x->n_taken, pl_plural(x->n_taken), x->path, x->n_codes, x->n_other);
-    return pl_graph_sort(graph, err);
+    return PL_OK;
 }
 
 static pl_status bar(const taking *x, int of, pl_pair_map *map, pl_err *err) {
@@ -383,8 +433,8 @@ static pl_status bar(const taking *x, int of, pl_pair_map *map, pl_err *err) {
     return PL_OK;
 }
 
-pl_status pl_compare_take_weights(pl_compare_side *side, int of, const char *path, pl_pair_map *map,
-                                  pl_buf *notes, pl_err *err) {
+pl_status pl_compare_take_weights(pl_compare_side *side, const pl_recording *theirs, int of,
+                                  const char *path, pl_pair_map *map, pl_buf *notes, pl_err *err) {
     pl_file_map *bytes = NULL;
     taking x = { .path = path, .model = side->model->model, .notes = notes };
     PL_TRY(pl_make_ready(x.model, PL_READY_RESOLVED, NULL, err));
@@ -398,6 +448,8 @@ pl_status pl_compare_take_weights(pl_compare_side *side, int of, const char *pat
     x.key_heads = count_at(x.file, ".attention.head_count_kv", x.heads);
     st = take_all(&x, err);
     if (st == PL_OK) st = pl_compare_take_rotary(x.model, x.file, path, notes, err);
+    if (st == PL_OK) st = pl_graph_sort(x.model->graph, err);
+    if (st == PL_OK) st = pl_compare_take_cache(x.model, theirs, notes, err);
     if (st == PL_OK) st = bar(&x, of, map, err);
     side->model->edited = true;
     pl_gguf_close(x.file);

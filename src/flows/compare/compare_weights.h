@@ -11,9 +11,9 @@
 #include "flows/compare/compare_side.h"
 #include "pair/pair.h"
 
-/* In place. Appends lines to notes, and rows to the map: what rounds has no counterpart. `of` is
- * the side that the model is on, 0 for A. */
-pl_status pl_compare_take_weights(pl_compare_side *side, int of, const char *path, pl_pair_map *map,
-                                  pl_buf *notes, pl_err *err);
+/* In place. Appends lines to notes, and rows to the map: what rounds has no counterpart. `theirs`
+ * is the engine's recording, `of` the side that the model is on, 0 for A. */
+pl_status pl_compare_take_weights(pl_compare_side *side, const pl_recording *theirs, int of,
+                                  const char *path, pl_pair_map *map, pl_buf *notes, pl_err *err);
 
 #endif

@@ -341,6 +341,22 @@ pl_status pl_gguf_read(const pl_gguf *file, const pl_gguf_entry *e, pl_tensor **
     return PL_OK;
 }
 
+pl_status pl_gguf_read_minima(const pl_gguf *file, const pl_gguf_entry *e, pl_tensor **out,
+                              pl_err *err) {
+    const uint8_t *block = (const uint8_t *)file->internal->map->data + e->offset;
+    pl_tensor *t = NULL;
+    *out = NULL;
+    if (strcmp(e->type->name, "Q4_1") != 0 && strcmp(e->type->name, "Q5_1") != 0) return PL_OK;
+    int64_t dims[PL_RANK_MAX];
+    memcpy(dims, e->dims, sizeof dims);
+    if (e->rank > 0) dims[e->rank - 1] /= e->type->block;
+    PL_TRY(pl_tensor_new(PL_F32, e->rank, dims, &t, err));
+    for (int64_t i = 0; i < t->n_elements; i++, block += e->type->n_bytes)
+        ((float *)t->data)[i] = pl_f16_to_f32((uint16_t)pl_le16(block + 2)); /* behind the scale */
+    *out = t;
+    return PL_OK;
+}
+
 /* ---- metadata as text ---- */
 
 static void put_text(pl_buf *out, const uint8_t *data, size_t n) {

@@ -76,6 +76,11 @@ void pl_gguf_close(pl_gguf *file); /* tensors read stay valid; NULL is fine */
 pl_status pl_gguf_read(const pl_gguf *file, const pl_gguf_entry *entry, pl_tensor **out,
                        pl_err *err);
 
+/* What each block of Q4_1 and Q5_1 adds to its elements, as floats: the last axis has the blocks.
+ * *out is NULL for other types. */
+pl_status pl_gguf_read_minima(const pl_gguf *file, const pl_gguf_entry *entry, pl_tensor **out,
+                              pl_err *err);
+
 const pl_gguf_pair *pl_gguf_find(const pl_gguf *file, const char *key); /* or NULL */
 const char *pl_gguf_kind_name(pl_gguf_kind kind);
 /* A value as text, the items of an array up to `n_max` of them; control characters are replaced. */
