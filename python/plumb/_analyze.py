@@ -163,7 +163,7 @@ def _analyze_module(net: Any, inputs: Any, backend: Optional[str], output: Optio
         if i > 0:
             export["export_inputs"] = export.get("export_inputs", samples[0])
         found.append(_analyze_sample(net, sample, backend, where, progress, export, rest))
-    worst = max(found, key=lambda s: (s.exit_code, not s.ok))
+    worst = max(found, key=lambda s: (0, 2, 1, 3)[s.exit_code])  # what diverged before what could not be told
     worst.samples = found if len(found) > 1 else []
     return worst
 

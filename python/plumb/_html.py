@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Set, Tuple
 
 from . import _onnx
 
-_COLOURS = {"agree": "#2e7d32", "diverged": "#c62828", "nondeterministic": "#b26a00", "failed": "#c62828"}
+_COLOURS = {"agree": "#2e7d32", "diverged": "#c62828", "failed": "#c62828", "nondeterministic": "#b26a00",
+            "inconclusive": "#b26a00"}
 _DOTS = {"green": "#2e7d32", "yellow": "#b26a00", "red": "#c62828"}
 _ROWS, _NODES, _WIDE = 15, 12, 104
 

@@ -126,8 +126,7 @@ static int run(const pl_args *args) {
         goto done;
     }
     if (repro.level == 4 && g.check.mode == PLUMB_CHECK_NONE && pl_args_flag(args, "repro-level")) {
-        pl_args_fail(&err, PLUMB_E_USAGE,
-                     "--repro-level 4 dumps what fails --accuracy: give --accuracy, too");
+        pl_args_fail(&err, PLUMB_E_USAGE, "--repro-level 4 requires --accuracy");
         goto done;
     }
     g.run.backend = spec.text;

@@ -219,7 +219,7 @@ pl_status pl_inputs_check_dims(const pl_graph *graph, const char *const *dims, s
         const pl_status st =
             pl_fail(err, PL_E_USAGE, "option 'dim' %s: the inputs have no dimension '%.*s'%s",
                     dims[i], (int)(n > 200 ? 200 : n), dims[i],
-                    hint.n_bytes == 0 ? "; all of them are fixed" : pl_buf_str(&hint));
+                    hint.n_bytes == 0 ? "; all dimensions are fixed" : pl_buf_str(&hint));
         pl_buf_release(&hint);
         return st;
     }

@@ -78,11 +78,15 @@ static pl_status check_part(const pl_model *whole, const pl_model *part, const n
                        from->names[i]);
     }
     if (graph->n_nodes > 0 || whole->graph->n_nodes == 0) return PL_OK;
-    return pl_fail(err, PL_E_USAGE, "no operation is left %s '%s'%s%s%s",
-                   from->n == 0 ? "before" : "after", from->n == 0 ? to->names[0] : from->names[0],
-                   from->n == 0 || to->n == 0 ? "" : " and before '",
-                   from->n == 0 || to->n == 0 ? "" : to->names[0],
-                   from->n == 0 || to->n == 0 ? "" : "'");
+    const char *first = from->n > 0 ? from->names[0] : NULL;
+    const char *last = to->n > 0 ? to->names[0] : NULL;
+    if (first == NULL || last == NULL)
+        return pl_fail(err, PL_E_USAGE, "no operation is left %s '%s'",
+                       first == NULL ? "before" : "after",
+                       first != NULL  ? first
+                       : last != NULL ? last
+                                      : "");
+    return pl_fail(err, PL_E_USAGE, "no operation is left after '%s' and before '%s'", first, last);
 }
 
 pl_status pl_model_restrict(pl_model *model, const char *function, const char *from, const char *to,

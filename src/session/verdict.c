@@ -184,6 +184,20 @@ static const char *say_model(const pl_session *s, const pl_sync_point *p, const 
         p->source[0] != '\0' ? ", " : "", p->source, p->reason, *call != '\0' ? "; " : "", call);
 }
 
+/* Where all is NaN on both sides, as it has to be, any fault inside would be NaN as well. */
+static void doubt_nan(pl_session *s) {
+    for (size_t i = 0; i < s->n_points; i++) {
+        pl_sync_point *p = &s->points[i];
+        const bool fine = p->verdict == PL_VERDICT_SAME || p->verdict == PL_VERDICT_WITHIN;
+        if (!fine || p->is_input || p->overflowed || !p->measured || p->acc.n == 0 ||
+            p->acc.n_both_nan < p->acc.n)
+            continue;
+        p->verdict = PL_VERDICT_UNVERIFIED;
+        p->facts.exact = false;
+        p->reason = "every element is NaN on both sides";
+    }
+}
+
 static bool is_empty(const pl_side *side) {
     bool empty = false;
     for (int i = 0; side->present && side->dtype != PL_UNDEFINED && i < side->rank; i++)
@@ -348,6 +362,7 @@ static const char *at_fault(bool runtime, bool model) {
 }
 
 pl_status pl_verdict_conclude(pl_session *s, const pl_claim *claim, pl_err *err) {
+    doubt_nan(s);
     const found f = look(s);
     const pl_sync_point *born = NULL;
     const char *why = NULL;

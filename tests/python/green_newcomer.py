@@ -17,7 +17,7 @@ from plumbtest import Tensor
 
 RED, CLEAN = [], []
 f32 = np.float32
-FOUND = ("empty/", "starved/", "samples/torch/", "parts/")  # wrong once: they always run
+FOUND = ("empty/", "starved/", "samples/torch/", "parts/", "beyond/drowned/")  # wrong once: they always run
 
 
 def add(group, name, make, red, **more):
@@ -229,6 +229,23 @@ def beyond():
         red(f"beyond/inf-sign/{kind}", lambda f, k=kind: pair(f, {"y": change(_x, 3, np.inf)}, {"y": change(_x, 3, -np.inf)}, kind=k))
     for rule in (("--tol", "1e9"), ("--profile", "torch"), ("--metric", "cosine"), ("--metric", "mae")):
         red(f"beyond/all-nan/{' '.join(rule)}", lambda f, r=rule: pair(f, {"y": nan}, {"y": nan}, *r), codes=(1, 2))
+
+    # Inputs that are NaN: any fault inside is NaN as well.
+    bad = np.full((3, 4), np.nan, f32)
+    with np.errstate(invalid="ignore"):
+        drowned = Odd("drowned", [N("MatMul", ["x", "w"], ["h"]), N("Tanh", ["h"], ["y"])], {"x": bad}, [("y", "f32", [3, 5])], {"y": np.full((3, 5), np.nan, f32)}, {"w": _w})
+    for kind in ("run", "analyze", "analyze-json", "query"):
+        for spec in ("ort", "jit", "jit:inject=scale@Tanh"):
+            red(f"beyond/drowned/{spec}/{kind}", by_backend(drowned, kind, spec), codes=(2,))
+        red(f"beyond/drowned/engine/{kind}", by_engine(drowned, drowned.right, kind), codes=(2,))
+        for word, value in {"zero": 0, "one": 1, "inf": np.inf}.items():
+            red(f"beyond/drowned/{word}/{kind}", by_engine(drowned, {"y": np.full((3, 5), value, f32)}, kind), codes=(1,))
+        red(f"beyond/drowned/element/{kind}", by_engine(drowned, {"y": change(drowned.right["y"], 7, 0.5)}, kind), codes=(1,))
+    row = change(_x, 5, np.nan)
+    with np.errstate(invalid="ignore"):
+        one_row = Odd("one-row-nan", [N("MatMul", ["x", "w"], ["h"]), N("Tanh", ["h"], ["y"])], {"x": row}, [("y", "f32", [3, 5])], {"y": np.tanh(row.astype(np.float64) @ _w).astype(f32)}, {"w": _w})
+    one_row.bad("filled", y=np.nan_to_num(one_row.right["y"])).bad("other-row", y=one_row.right["y"][[1, 0, 2]]).bad("all", y=np.full((3, 5), np.nan, f32))
+    all_ways(one_row)
 
     # Both compute in half: 300 * 300 is Inf there, 90 in a wider type.
     x = np.array([300, 2, 3], f32)

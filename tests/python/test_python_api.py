@@ -414,6 +414,8 @@ def test_modules(_folder):
         assert r.ok and len(r.samples) == 2
         r = plumb.analyze(Fine(), (x,), backend=FAULT)
         assert not r.ok and r.blame[0].op == "Relu" and ".relu()" in line_of(r.blame[0].source), r.blame
+        r = plumb.analyze(Fine(), [(x,), (x[:0],)], backend=FAULT, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+        assert [s.verdict for s in r.samples] == ["diverged", "inconclusive"] and r.verdict == "diverged", [s.verdict for s in r.samples]
         r = plumb.analyze(Clamped(), (x,), backend="ort")
     lost = [c for c in r.lost_calls if c["status"] == "dropped"]
     assert len(lost) == 1 and lost[0]["op"] == "clamp_" and "clamp_(0, 1)" in lost[0]["source"]

@@ -119,10 +119,14 @@ static pl_status merge_notes(pl_session *into, const pl_session *from, pl_err *e
     return PL_OK;
 }
 
+static bool has_failed(const pl_session *s) {
+    return s->outcome != PL_OUTCOME_AGREE && s->outcome != PL_OUTCOME_INCONCLUSIVE;
+}
+
 pl_status pl_analysis_merge(pl_session *into, const pl_session *from, size_t sample, bool truth,
                             pl_err *err) {
-    if (sample == 1 && into->outcome != PL_OUTCOME_AGREE) PL_TRY(note_failing(into, 0, err));
-    if (from->outcome != PL_OUTCOME_AGREE) PL_TRY(note_failing(into, sample, err));
+    if (sample == 1 && has_failed(into)) PL_TRY(note_failing(into, 0, err));
+    if (has_failed(from)) PL_TRY(note_failing(into, sample, err));
     PL_TRY(merge_points(into, from, err));
     PL_TRY(merge_blame(into, from, sample, err));
     PL_TRY(merge_notes(into, from, err));

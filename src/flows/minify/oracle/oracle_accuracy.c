@@ -1,5 +1,7 @@
 /* Minify by accuracy: a candidate must also fail the predicate of a checked run
  * (flows/check/accuracy.h), so that the two never disagree. */
+#include <math.h>
+
 #include "base/alloc.h"
 #include "flows/inputs.h"
 #include "flows/minify/minify_int.h"
@@ -75,10 +77,27 @@ done:
     return st;
 }
 
+static bool is_nan_throughout(const pl_tensor *t) {
+    for (int64_t i = 0; i < t->n_elements; i++)
+        if (!isnan(pl_tensor_get_f64(t, i))) return false;
+    return true;
+}
+
+/* Inputs that cannot show much: the answers must be looked at. */
+static bool are_poor(const pl_graph *graph, pl_datum *const *in) {
+    for (size_t i = 0; i < graph->n_inputs; i++) {
+        const pl_tensor *t = in[i] == NULL || in[i]->kind != PL_TYPE_TENSOR ? NULL : in[i]->tensor;
+        for (int64_t k = 0; t != NULL && pl_dtype_is_float(t->dtype) && k < t->n_elements; k++)
+            if (!isfinite(pl_tensor_get_f64(t, k))) return true;
+    }
+    return pl_inputs_starve(graph, in);
+}
+
 /* Has it an element that means something? */
 static bool counts(const pl_dont_care *found, const pl_value *value, const pl_datum *d) {
     const pl_ranges *nothing = pl_dont_care_of(found, value);
     if (d == NULL || d->kind != PL_TYPE_TENSOR) return true;
+    if (pl_dtype_is_float(d->tensor->dtype) && is_nan_throughout(d->tensor)) return false;
     return (nothing == NULL ? 0 : pl_ranges_count(nothing)) < d->tensor->n_elements;
 }
 
@@ -88,7 +107,7 @@ pl_status pl_mini_check_answers(pl_mini *m, const pl_mini_state *s, pl_err *err)
     pl_datum **ref = NULL;
     bool any = graph->n_outputs == 0;
     pl_status st = pl_dont_care_find(s->model, s->in, pl_pool_threads(m->pool), &found, err);
-    if (st == PL_OK && found.of == NULL && !pl_inputs_starve(graph, s->in)) return PL_OK;
+    if (st == PL_OK && found.of == NULL && !are_poor(graph, s->in)) return PL_OK;
     if (st == PL_OK) st = run_reference(m, s, false, &ref, err);
     for (size_t i = 0; st == PL_OK && i < graph->n_outputs; i++)
         any = any || counts(&found, graph->outputs[i], ref[i]);
