@@ -32,6 +32,8 @@ def cpuid_sites(data, first, size):
             blob += b"\x90" * 32  # here a disassembly is in step again, whatever was before
             at.setdefault(site, []).append(len(blob) + site - start)
             blob += data[start:site + 16]
+    if not at:
+        return []  # objdump refuses an empty file
     with tempfile.NamedTemporaryFile() as f:
         f.write(blob), f.flush()
         text = subprocess.run(["objdump", "-D", "-b", "binary", "-m", "i386:x86-64", f.name], text=True, capture_output=True, check=True).stdout

@@ -242,12 +242,12 @@ static int copies_of(const printer *p, int stage) {
     int dear = 0;
     for (size_t i = 0; i < g->n_acts; i++)
         if (g->acts[i].kind == GEN_FOLD && g->acts[i].stage == stage) return SUMS;
-    if (p->follows) return 1;
     for (size_t i = 0; i < g->n_instrs; i++) {
         const gen_instr *in = &g->instrs[i];
         if (in->kind != GEN_EXPR || !in->varies || in->stage != stage || in->gone) continue;
         dear += strstr(in->expr, "px_") != NULL || strchr(in->expr, '/') != NULL;
     }
+    if (p->follows) return p->lanes == 16 && dear > 0 ? 2 : 1; /* few columns */
     if (p->lanes < 16) return dear >= 2 ? 8 : 1;
     return dear >= 4 ? 8 : dear >= 2 ? 4 : 1;
 }
