@@ -279,8 +279,10 @@ pl_status pl_compare_round_input(pl_model *model, pl_node *of, uint32_t at, cons
     if (out == NULL) {
         PL_TRY(pl_model_set_opset(model, DOMAIN, 1, err));
         PL_TRY(pl_graph_add_fresh_value(graph, type, &out, err));
-        const char *op = is_half(type) ? "GgmlHalf" : "GgmlRound";
-        PL_TRY(pl_graph_add_node(graph, op, DOMAIN, 1, 1, &node, err));
+        if (is_half(type))
+            PL_TRY(pl_graph_add_node(graph, "GgmlHalf", DOMAIN, 1, 1, &node, err));
+        else
+            PL_TRY(pl_graph_add_node(graph, "GgmlRound", DOMAIN, 1, 1, &node, err));
         pl_attr *attr = pl_node_add_attr(node, "type", PL_ATTR_STRING);
         const char *text = pl_model_intern(model, type, strlen(type));
         if (attr == NULL || text == NULL) return pl_fail_memory(err, 1);
