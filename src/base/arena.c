@@ -157,6 +157,28 @@ char *pl_arena_strndup(pl_arena *arena, const char *s, size_t n) {
     return copy; /* memory is zeroed, so the NUL is there */
 }
 
+/* A block of its own, which counts as used throughout: it is zeroed when the arena is reset. */
+static void *raw_block(pl_arena *arena, size_t n_bytes) {
+    size_t n;
+    if (!pl_size_add(n_bytes, sizeof(block) + ALIGNMENT, &n)) return NULL;
+    block *b = pl_malloc(n);
+    if (b == NULL) return NULL;
+    b->n_bytes = n;
+    b->begin = align_up((char *)(b + 1));
+    b->used_end = (char *)b + n;
+    b->next = arena->blocks->next;
+    arena->blocks->next = b;
+    arena->n_bytes += n;
+    return b->begin;
+}
+
+void *pl_arena_raw(pl_arena *arena, size_t count, size_t size) {
+    size_t n_bytes;
+    if (!pl_size_mul(count, size, &n_bytes)) return NULL;
+    if (arena->blocks == NULL || n_bytes < BLOCK_MAX) return pl_arena_alloc(arena, n_bytes);
+    return raw_block(arena, n_bytes);
+}
+
 char *pl_arena_strdup(pl_arena *arena, const char *s) {
     return pl_arena_strndup(arena, s, strlen(s));
 }

@@ -16,6 +16,8 @@ void pl_arena_reset(pl_arena *arena); /* runs cleanups, keeps the largest block 
 /* NULL when out of memory or when the product overflows. A zero size gives a valid pointer. */
 void *pl_arena_alloc(pl_arena *arena, size_t n_bytes);
 void *pl_arena_array(pl_arena *arena, size_t count, size_t size);
+/* The same, but the memory is not zeroed when it is large: for what is written throughout. */
+void *pl_arena_raw(pl_arena *arena, size_t count, size_t size);
 char *pl_arena_strdup(pl_arena *arena, const char *s);
 char *pl_arena_strndup(pl_arena *arena, const char *s, size_t n);
 char *pl_arena_printf(pl_arena *arena, const char *format, ...)

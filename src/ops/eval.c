@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 
+#include "kernels/vmath.h"
 #include "ops/infer_int.h"
 
 /* ---- inputs ---- */
@@ -18,6 +19,24 @@ const pl_tensor *pl_in(const pl_eval *c, int i) {
 
 void *pl_scratch(pl_eval *c, size_t count, size_t size) {
     return pl_arena_array(c->scratch, count, size);
+}
+
+void *pl_scratch_raw(pl_eval *c, size_t count, size_t size) {
+    return pl_arena_raw(c->scratch, count, size);
+}
+
+void pl_eval_load_f32(pl_dtype dtype, const void *from, float *to, size_t n) {
+    if (dtype == PL_F16)
+        pl_vmath_get()->f16_to_f32(from, to, n);
+    else
+        pl_load_f32(dtype, from, to, n);
+}
+
+void pl_eval_store_f32(pl_dtype dtype, const float *from, void *to, size_t n) {
+    if (dtype == PL_F16)
+        pl_vmath_get()->f32_to_f16(from, to, n);
+    else
+        pl_store_f32(dtype, from, to, n);
 }
 
 const int64_t *pl_in_ints(pl_eval *c, int i, size_t *n) {
@@ -44,15 +63,15 @@ double pl_in_float(const pl_eval *c, int i, double otherwise) {
 const pl_f32 *pl_in_f32(pl_eval *c, int i) {
     const pl_tensor *t = pl_in(c, i);
     if (t == NULL || t->dtype == PL_F32) return t == NULL ? NULL : t->data;
-    float *copy = pl_scratch(c, (size_t)t->n_elements, sizeof(*copy));
-    if (copy != NULL) pl_load_f32(t->dtype, t->data, copy, (size_t)t->n_elements);
+    float *copy = pl_scratch_raw(c, (size_t)t->n_elements, sizeof(*copy));
+    if (copy != NULL) pl_eval_load_f32(t->dtype, t->data, copy, (size_t)t->n_elements);
     return copy;
 }
 
 const pl_f64 *pl_in_f64(pl_eval *c, int i) {
     const pl_tensor *t = pl_in(c, i);
     if (t == NULL || t->dtype == PL_F64) return t == NULL ? NULL : t->data;
-    double *copy = pl_scratch(c, (size_t)t->n_elements, sizeof(*copy));
+    double *copy = pl_scratch_raw(c, (size_t)t->n_elements, sizeof(*copy));
     if (copy != NULL) pl_load_f64(t->dtype, t->data, copy, (size_t)t->n_elements);
     return copy;
 }

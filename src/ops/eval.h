@@ -72,7 +72,11 @@ pl_status pl_out_new_filled(pl_eval *c, int i, const void *element, pl_tensor **
 pl_status pl_out_view(pl_eval *c, int i, int k);
 pl_dtype pl_eval_dtype(const pl_eval *c, pl_dtype dtype); /* as pl_infer_dtype */
 
-void *pl_scratch(pl_eval *c, size_t count, size_t size); /* NULL when out of memory */
+void *pl_scratch(pl_eval *c, size_t count, size_t size);     /* NULL when out of memory */
+void *pl_scratch_raw(pl_eval *c, size_t count, size_t size); /* not zeroed when it is large */
+/* pl_load_f32 and pl_store_f32 by the CPU's instructions for halves: the same bits. */
+void pl_eval_load_f32(pl_dtype dtype, const void *from, float *to, size_t n);
+void pl_eval_store_f32(pl_dtype dtype, const float *from, void *to, size_t n);
 pl_status pl_eval_fail(const pl_eval *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 pl_status pl_eval_memory(const pl_eval *c);

@@ -1,7 +1,8 @@
 """Dumps of other engines as recordings. The writers are made again here after their published source: SGLang's dumper
 (python/sglang/srt/debug_utils/dumper.py), msprobe (msprobe/core/dump/data_dump/json_writer.py), llama-perplexity (tools/perplexity/perplexity.cpp, log_softmax),
 Hugging Face's model debugger (transformers/model_debugging_utils.py), vLLM (vllm/v1/intermediates/intermediates_logging.py) and TensorRT-LLM (tensorrt_llm/runtime/
-generation.py, dump_debug_buffers). Prints TAP."""
+generation.py, dump_debug_buffers). Names and nesting were compared on 2026-11-20 with dumper.py at 00d35548, model_debugging_utils.py at 079c5888,
+intermediates_logging.py at 3be9c3ee, and stored copies of dump_debug_buffers and of msprobe's get_save_file_path without a version. Prints TAP."""
 
 import json
 import os

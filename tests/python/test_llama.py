@@ -333,6 +333,8 @@ def test_faults(folder):
     for seed in range(2 if FULL else 1):
         for kind in kinds:
             for name, (fault, wanted) in FAULTS.items():
+                if kind[:3] == "IQ1" and name == "halved_row":
+                    continue  # one row in 1.5 bits: half its size is within what the type rounds (docs/howto/llama-cpp.md)
                 with sized(kind):
                     model, paths = models(folder, seed)
                     gguf = gguf_decoder.write(model, folder / f"{name}-{kind}-{seed}.gguf", kind, fault)

@@ -14,6 +14,7 @@
 #include "base/count.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "base/peak.h"
 #include "base/process.h"
 #include "flows/analyze/advise.h"
 #include "flows/analyze/analyze_int.h"
@@ -547,6 +548,7 @@ typedef struct analyses {
     pl_buf lines;
     pl_model *original; /* before autocast; NULL = the model itself */
     pl_node **twins;    /* of `original`'s nodes, by index */
+    pl_peak *peak;
 } analyses;
 
 /* Autocast changes the model; the original is kept for the advice. */
@@ -674,7 +676,8 @@ static pl_status run_samples(analyses *all, plumb_model *m, const plumb_analyze_
     PL_TRY(pl_analysis_cover(s, err));
     PL_TRY(weigh_layers(all, o, err));
     pl_side_run_release(&all->of[0].a); /* a child counts once it has ended */
-    s->peak_rss = pl_process_peak_bytes();
+    s->peak_rss = pl_peak_stop(all->peak);
+    all->peak = NULL;
     PL_TRY(pl_analysis_accept(s, o, all->of[0].recording != NULL, &all->lines, err));
     return commit_folder(&all->folder, &all->of[0], err);
 }
@@ -690,7 +693,9 @@ pl_status pl_analyze(plumb_model *m, const plumb_analyze_options *options, pl_se
     analyses all = { .arena = pl_arena_new(), .lines = PL_BUF_INIT };
     pl_status st = all.arena == NULL ? pl_fail_memory(err, 1) : PL_OK;
     pl_blocks_keep();
+    all.peak = pl_peak_start();
     if (st == PL_OK) st = run_samples(&all, m, options, err);
+    if (all.peak != NULL) (void)pl_peak_stop(all.peak);
     if (st == PL_OK) st = copy_session(&all, out, err);
     pl_buf_release(&all.lines);
     pl_session_folder_abort_take(all.folder);

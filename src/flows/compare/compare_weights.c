@@ -162,14 +162,20 @@ static bool cuts(const pl_gguf_type *type) {
     return strcmp(type->name, "MXFP4") == 0 || strcmp(type->name, "NVFP4") == 0;
 }
 
-/* The best values for the codes of a block are means, which makes the factor smaller by the squares
- * that are left. */
-static void judge(const sums *s, int64_t row, fit *out) {
+/* How far the factor is from where it can be, [cosine squared, 1]: the best values for the codes of
+ * a block are means, which have the former; others do not shrink. Code books (IQ2, IQ3) may be .04
+ * too large, the coarser the codes, the more. */
+static double doubt_of(const sums *s, const pl_gguf_type *type, double factor) {
+    const double gg = s->ee - s->ww + 2 * s->wg;
+    const double cosine2 = gg > 0 ? fmin(1, s->wg * s->wg / (s->ww * gg)) : 0;
+    const double off = fmax(0, fmax(factor - 1, cosine2 - factor));
+    const double book = strncmp(type->name, "IQ", 2) == 0 ? 0.04 : 0;
+    return off / ((DEVIATIONS * sqrt(s->noise) + s->bias) / s->ww + 1 - cosine2 + book + 1e-6);
+}
+
+static void judge(const sums *s, const pl_gguf_type *type, int64_t row, fit *out) {
     if (!(s->ww > 0) || s->n < 4) return;
-    const double factor = s->wg / s->ww, r2 = s->ee / s->ww;
-    const double left = fmax(0, r2 - (factor - 1) * (factor - 1));
-    const double doubt =
-        fabs(factor - 1) / ((DEVIATIONS * sqrt(s->noise) + s->bias) / s->ww + left + 1e-6);
+    const double factor = s->wg / s->ww, r2 = s->ee / s->ww, doubt = doubt_of(s, type, factor);
     if (s->uu > 0) out->steps = fmax(out->steps, sqrt(s->uu / s->n));
     if (r2 > out->lost) {
         out->lost = r2;
@@ -222,11 +228,11 @@ static fit fit_of(const slot *s, const pl_gguf_type *type, const pl_tensor *g, i
         int64_t stride = 1;
         const int64_t at = row_at(s, g->dims, heads, row, &stride);
         const sums of = sums_of(s, type, from + row * columns, own + at, stride, columns);
-        judge(&of, row, &out);
+        judge(&of, type, row, &out);
         add(&all, &of);
     }
     if (g->rank == 1) all = sums_of(s, type, from, own, 1, g->dims[0]);
-    judge(&all, -1, &out);
+    judge(&all, type, -1, &out);
     if (!isfinite(all.ee)) out.steps = (double)INFINITY;
     out.error = all.ww > 0 ? sqrt(all.ee / all.ww) : 0;
     return out;
@@ -273,8 +279,10 @@ pl_status pl_compare_round_input(pl_model *model, pl_node *of, uint32_t at, cons
     if (out == NULL) {
         PL_TRY(pl_model_set_opset(model, DOMAIN, 1, err));
         PL_TRY(pl_graph_add_fresh_value(graph, type, &out, err));
-        const char *op = is_half(type) ? "GgmlHalf" : "GgmlRound";
-        PL_TRY(pl_graph_add_node(graph, op, DOMAIN, 1, 1, &node, err));
+        if (is_half(type))
+            PL_TRY(pl_graph_add_node(graph, "GgmlHalf", DOMAIN, 1, 1, &node, err));
+        else
+            PL_TRY(pl_graph_add_node(graph, "GgmlRound", DOMAIN, 1, 1, &node, err));
         pl_attr *attr = pl_node_add_attr(node, "type", PL_ATTR_STRING);
         const char *text = pl_model_intern(model, type, strlen(type));
         if (attr == NULL || text == NULL) return pl_fail_memory(err, 1);

@@ -18,7 +18,7 @@ pl_status pl_compare_take_cache(pl_model *model, const pl_recording *theirs, pl_
                                 pl_err *err);
 /* The node reads this input through GgmlRound of the type: one for each value and type, behind the
  * other nodes of the graph. */
-pl_status pl_compare_round_input(pl_model *model, pl_node *node, uint32_t at, const char *type,
+pl_status pl_compare_round_input(pl_model *model, pl_node *of, uint32_t at, const char *type,
                                  pl_err *err);
 
 #endif

@@ -5,19 +5,32 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/size.h"
 #include "flows/api/options.h"
 
 static const char BETWEEN[] = " \t\r\n,[]";
 
-/* `text` ends with a NUL. */
-static pl_status parse(const char *text, int64_t **out, size_t *n_out, pl_err *err) {
+/* A word that could be the name of a file: not digits only. */
+static pl_status refuse(const char *text, const char *path, pl_err *err) {
+    const int n = (int)pl_size_min(strcspn(text, BETWEEN), 40);
+    if (path != NULL)
+        return pl_fail(err, PL_E_USAGE, "%s: '%.*s' is not a token id", path, n, text);
+    if (strspn(text, "0123456789-") == 0)
+        return pl_fail(err, PL_E_USAGE, "'%.*s' is not a token id, and no such file exists", n,
+                       text);
+    return pl_fail(err, PL_E_USAGE, "'%.*s' is not a token id", n, text);
+}
+
+/* `text` ends with a NUL; it is of the file `path`, or that is NULL. */
+static pl_status parse(const char *text, const char *path, int64_t **out, size_t *n_out,
+                       pl_err *err) {
     size_t capacity = 0;
     while (*(text += strspn(text, BETWEEN)) != '\0') {
         char *end = NULL;
         errno = 0;
         const long long value = strtoll(text, &end, 10);
         if (end == text || errno != 0 || (*end != '\0' && strchr(BETWEEN, *end) == NULL))
-            return pl_fail(err, PL_E_USAGE, "'%.40s' is not a token id", text);
+            return refuse(text, path, err);
         if (*n_out == capacity) {
             capacity = capacity == 0 ? 64 : 2 * capacity;
             int64_t *grown = pl_realloc_array(*out, capacity, sizeof(*grown));
@@ -37,7 +50,7 @@ static pl_status parse_file(const char *path, int64_t **out, size_t *n_out, pl_e
     pl_status st = text == NULL ? pl_fail_memory(err, map->n_bytes) : PL_OK;
     if (st == PL_OK && strlen(text) != map->n_bytes)
         st = pl_fail(err, PL_E_FORMAT, "%s is not a text of token ids", path);
-    if (st == PL_OK) st = parse(text, out, n_out, err);
+    if (st == PL_OK) st = parse(text, path, out, n_out, err);
     pl_free(text);
     pl_file_map_unref(map);
     return st;
@@ -51,8 +64,8 @@ plumb_status plumb_ids_read(const char *text, int64_t **ids, size_t *n_ids, plum
     *ids = NULL;
     *n_ids = 0;
     PL_REQUIRE(text);
-    const pl_status st =
-        pl_path_exists(text) ? parse_file(text, &found, &n, err) : parse(text, &found, &n, err);
+    const pl_status st = pl_path_exists(text) ? parse_file(text, &found, &n, err)
+                                              : parse(text, NULL, &found, &n, err);
     if (st != PL_OK) {
         pl_free(found);
         return st;

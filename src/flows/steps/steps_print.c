@@ -245,9 +245,9 @@ static void put_table(const pl_steps *s, pl_buf *out) {
         pl_buf_printf(out, "%s%s\n", mark[0] == '\0' ? "" : "  ", mark);
     }
     pl_buf_puts(
-        out,
-        "A, B: most likely token. KL: divergence of A from B. top: share of B's ten most likely "
-        "tokens.\nerror, state: rms of the difference, relative.\n");
+        out, "past: tokens before this step. A, B: most likely token. KL: divergence of A from B.\n"
+             "top: share of B's ten most likely tokens. error, state: rms of the difference, "
+             "relative.\n");
 }
 
 static void put_layers(const pl_steps *s, pl_buf *out) {

@@ -52,14 +52,26 @@ static void place(const job *j, const float *codes, int64_t at, int8_t *to, floa
     }
 }
 
+/* The largest magnitude, by its bits, which gcc makes vectors of; NaN when there is one. */
+static float largest(const pl_f32 *a, int64_t n) {
+    int32_t most = 0;
+    float x;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t bits;
+        memcpy(&bits, a + i, sizeof bits);
+        bits &= INT32_MAX;
+        most = bits > most ? bits : most;
+    }
+    memcpy(&x, &most, sizeof x);
+    return x;
+}
+
 /* False if a block is not finite, or so small that its scale has no inverse. */
 static bool round_row(const job *j, int64_t row) {
     const pl_f32 *a = j->a + row * j->k;
     float *scales = j->scales + row * j->ld_scales;
     for (int64_t at = 0; at < j->k; at += j->b->block) {
-        float most = 0;
-        for (int64_t i = at; i < at + j->b->block; i++)
-            most = fabsf(a[i]) <= most ? most : fabsf(a[i]);
+        const float most = largest(a + at, j->b->block);
         const float inverse = most == 0 ? 0 : 127 / most;
         if (!isfinite(most) || !isfinite(inverse)) return false;
         for (int64_t i = at; i < at + j->b->block; i += PL_CODE_PART) {

@@ -145,7 +145,7 @@ void *pl_attention_out(pl_eval *c, int i, bool wide, int64_t d0, int64_t d1, int
     const int64_t dims[] = { d0, d1, d2, d3 };
     int64_t n_elements = 0;
     if (!pl_dims_product(4, dims, &n_elements)) return NULL;
-    return pl_scratch(c, (size_t)n_elements, pl_attention_size(wide));
+    return pl_scratch_raw(c, (size_t)n_elements, pl_attention_size(wide));
 }
 
 void pl_attention_out_done(pl_eval *c, int i, bool wide, const void *data) {
@@ -155,7 +155,7 @@ void pl_attention_out_done(pl_eval *c, int i, bool wide, const void *data) {
     if (wide) {
         pl_store_f64(t->dtype, data, t->data, n);
     } else {
-        pl_store_f32(t->dtype, data, t->data, n);
+        pl_eval_store_f32(t->dtype, data, t->data, n);
     }
 }
 

@@ -210,8 +210,8 @@ static pl_status group_rotate(pl_eval *c, group *g) {
     r.sin = pl_attention_in(c, SIN, a->wide);
     const size_t unit = pl_attention_size(a->wide);
     const size_t n = (size_t)(a->batch * a->q_len * a->head_size);
-    void *q = pl_scratch(c, n * (size_t)a->q_heads, unit);
-    void *k = pl_scratch(c, n * (size_t)a->kv_heads, unit);
+    void *q = pl_scratch_raw(c, n * (size_t)a->q_heads, unit);
+    void *k = pl_scratch_raw(c, n * (size_t)a->kv_heads, unit);
     if (r.cos == NULL || r.sin == NULL || q == NULL || k == NULL) return pl_eval_memory(c);
     PL_TRY(group_positions(c, g, &r));
     const pl_heads to_q = pl_heads_bnsh(q, a->q_heads, a->q_len, a->head_size);

@@ -232,8 +232,8 @@ const pl_op_def pl_ops_ggml_round[] = {
       .out = PL_PORTS({ "Y", PL_T_FLOAT, 0 }),
       .attrs = PL_ATTRS(PL_A_REQUIRED("type", STRING)),
       .infer = ggml_round_infer, .eval = ggml_round_eval, .grad = PL_GRAD_ZERO, .bound = ggml_round_bound, PL_EMIT_BREAK("plumb's own, for llama.cpp's recordings"), .autocast = PL_AMP_KEEP, .flags = PL_OP_ROUNDS | PL_OP_HALVES,
-      .samples = PL_SAMPLES({ "(float[2,5] x) => (y) { y = plumb.GgmlHalf<type=\"F16\">(x) }", NULL, PL_SAMPLE_NO_GRAD },
-                            { "(float[3] x) => (y) { y = plumb.GgmlHalf<type=\"CACHE\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
+      .samples = PL_SAMPLES({ "(float16[2,5] x) => (y) { y = plumb.GgmlHalf<type=\"F16\">(x) }", NULL, PL_SAMPLE_NO_GRAD },
+                            { "(float16[3] x) => (y) { y = plumb.GgmlHalf<type=\"CACHE\">(x) }", NULL, PL_SAMPLE_NO_GRAD }) },
     { 0 },
 };
 /* clang-format on */

@@ -96,6 +96,24 @@ static void test_arena_reset__zeroes_what_was_used(void **state) {
     pl_arena_free(arena);
 }
 
+static void test_arena_raw__is_zeroed_when_it_is_used_again(void **state) {
+    (void)state;
+    const size_t n = 3u << 20;
+    pl_arena *arena = pl_arena_new();
+    assert_non_null(pl_arena_alloc(arena, 8));
+    char *small = pl_arena_raw(arena, 10, 10), *large = pl_arena_raw(arena, n, 1);
+    assert_non_null(small);
+    assert_non_null(large);
+    assert_int_equal((uintptr_t)large % 16, 0);
+    memset(large, 0xCD, n);
+    assert_true(pl_arena_bytes(arena) >= n);
+    pl_arena_reset(arena);
+    for (size_t i = 0; i < n; i += 4096)
+        assert_zero(pl_arena_alloc(arena, 4096), 4096);
+    assert_null(pl_arena_raw(arena, SIZE_MAX / 2, 3));
+    pl_arena_free(arena);
+}
+
 static int order[4], n_order;
 
 static void note(void *object) {
@@ -173,6 +191,7 @@ int main(void) {
         cmocka_unit_test(test_arena__wastes_little),
         cmocka_unit_test(test_arena__big_objects_do_not_waste_the_current_block),
         cmocka_unit_test(test_arena_reset__zeroes_what_was_used),
+        cmocka_unit_test(test_arena_raw__is_zeroed_when_it_is_used_again),
         cmocka_unit_test(test_arena_defer__runs_in_reverse_once),
         cmocka_unit_test(test_arena__copies_and_formats_strings),
         cmocka_unit_test(test_arena__refuses_overflow),

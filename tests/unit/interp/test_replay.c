@@ -168,7 +168,7 @@ static pl_datum *numbers(pl_dtype dtype, int64_t rows, int64_t cols, double over
     return d;
 }
 
-static pl_replay *replayed(const pl_model *model, pl_dtype dtype) {
+static pl_replay *replayed(pl_model *model, pl_dtype dtype) {
     const pl_replay_options options = { .seed = 1 };
     pl_datum *in[] = { numbers(dtype, 3, ROWS, 7), numbers(PL_I64, 2, 0, 0),
                        numbers(dtype, ROWS, COLS, 64) };
@@ -196,7 +196,8 @@ static void test_replay__keeps_large_weights_narrow(void **state) {
         for (size_t i = 0; i < 2; i++) {
             const pl_value *v = weight->graph->outputs[i], *w = input->graph->outputs[i];
             assert_int_equal(pl_replay_get(a, v)->tensor->dtype, PL_F64);
-            assert_true(pl_datum_identical(pl_replay_get(a, v), pl_replay_get(b, w)));
+            assert_true(
+                pl_tensor_identical(pl_replay_get(a, v)->tensor, pl_replay_get(b, w)->tensor));
             const pl_tensor *e = pl_replay_bound(a, v), *f = pl_replay_bound(b, w);
             assert_true((e == NULL) == (f == NULL));
             assert_true(e == NULL || pl_tensor_identical(e, f));

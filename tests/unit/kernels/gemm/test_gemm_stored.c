@@ -288,11 +288,16 @@ static void test_i8__leaves_what_is_not_finite(void **state) {
     (void)state;
     coded c = coded_new(5, 64, 32, false, false, false);
     pl_f32 *a = floats(64, false), y[5] = { 7, 7, 7, 7, 7 };
-    bool done = true;
-    a[40] = INFINITY;
-    assert_int_equal(pl_gemm_stored_i8(pool, 1, 5, 64, a, &c.b, y, &done, NULL), PL_OK);
-    assert_false(done);
-    assert_true(y[0] == 7);
+    static const float odd[] = { INFINITY, -INFINITY, NAN };
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        bool done = true;
+        const float before = a[40];
+        a[40] = odd[i]; /* other elements of its block follow */
+        assert_int_equal(pl_gemm_stored_i8(pool, 1, 5, 64, a, &c.b, y, &done, NULL), PL_OK);
+        assert_false(done);
+        assert_true(y[0] == 7);
+        a[40] = before;
+    }
     free(a);
     coded_free(&c);
 }
