@@ -33,21 +33,45 @@ static struct {
 static unsigned n_made; /* atomic: makes names unique in this process */
 static bool swept;      /* atomic: the temporary folder is swept once */
 
-static bool add(int dir_fd, int lock_fd, const char *name) {
+/* A slot for a name that is about to be made, or -1 and errno. */
+static int reserve(int dir_fd, const char *name) {
     for (int i = 0; i < SLOTS; i++) {
         int expected = EMPTY;
         if (!__atomic_compare_exchange_n(&slots[i].state, &expected, TAKEN, false, __ATOMIC_ACQ_REL,
                                          __ATOMIC_RELAXED))
             continue;
         slots[i].dir_fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
-        slots[i].lock_fd = lock_fd;
+        slots[i].lock_fd = -1;
         slots[i].owner = getpid();
         (void)snprintf(slots[i].name, NAME_SIZE, "%s", name);
-        __atomic_store_n(&slots[i].state, slots[i].dir_fd < 0 ? EMPTY : FULL, __ATOMIC_RELEASE);
-        return slots[i].dir_fd >= 0;
+        if (slots[i].dir_fd >= 0) return i;
+        __atomic_store_n(&slots[i].state, EMPTY, __ATOMIC_RELEASE);
+        return -1;
     }
     errno = EMFILE;
-    return false;
+    return -1;
+}
+
+/* The name is there: from now on the handler removes it. */
+static void show_to_handler(int slot) {
+    if (slot >= 0) __atomic_store_n(&slots[slot].state, FULL, __ATOMIC_RELEASE);
+}
+
+static void cancel(int slot) {
+    if (slot < 0) return;
+    const int why = errno;
+    __atomic_store_n(&slots[slot].state, TAKEN, __ATOMIC_RELEASE);
+    close(slots[slot].dir_fd);
+    __atomic_store_n(&slots[slot].state, EMPTY, __ATOMIC_RELEASE);
+    errno = why;
+}
+
+static bool add(int dir_fd, int lock_fd, const char *name) {
+    const int slot = reserve(dir_fd, name);
+    if (slot < 0) return false;
+    slots[slot].lock_fd = lock_fd;
+    show_to_handler(slot);
+    return true;
 }
 
 void pl_unfinished_done(const char *name) {
@@ -133,21 +157,26 @@ void pl_unfinished_sweep(int dir_fd) {
 /* ---- names ---- */
 
 /* Creates a free name .NAME.plumb-PID-N: a file (flags, mode) or a folder. Returns its descriptor,
- * locked, or -1 and errno. */
+ * locked, or -1 and errno. *slot: where the handler finds it, at once; -1: the table is full. */
 static int make_temporary(int dir_fd, const char *last, bool folder, int flags, mode_t mode,
-                          char name[NAME_SIZE]) {
+                          char name[NAME_SIZE], int *slot) {
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
         (void)snprintf(name, NAME_SIZE, ".%.*s" MARK "%ld-%u", SHOWN_MAX, last, (long)getpid(),
                        __atomic_fetch_add(&n_made, 1, __ATOMIC_RELAXED));
         int fd = -1;
         bool made = false;
+        *slot = reserve(dir_fd, name);
         if (folder) {
             made = mkdirat(dir_fd, name, mode) == 0;
+            if (made) show_to_handler(*slot);
             if (made) fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         } else {
             fd = openat(dir_fd, name, flags | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+            if (fd >= 0) show_to_handler(*slot);
         }
         if (fd >= 0 && is_locked(fd)) return fd;
+        cancel(*slot);
+        *slot = -1;
         if (fd < 0 && !made && errno != EEXIST && errno != EINTR) return -1;
         if (fd >= 0) close(fd); /* another process's sweep removed it first */
     }
@@ -159,19 +188,25 @@ pl_status pl_dir_stage(const char *path, char **temporary, pl_err *err) {
     char name[NAME_SIZE];
     const char *last = NULL;
     char *parent = pl_path_dirname(path);
-    int fd = -1, dir_fd = -1;
+    int fd = -1, dir_fd = -1, slot = -1;
     pl_status st = parent == NULL ? pl_fail_memory(err, 1) : pl_path_make_dirs(parent, err);
     if (st != PL_OK) goto done;
     dir_fd = pl_open_parent(path, &last);
     if (dir_fd >= 0) {
         pl_unfinished_sweep(dir_fd);
-        fd = make_temporary(dir_fd, last, true, 0, 0777, name);
+        fd = make_temporary(dir_fd, last, true, 0, 0777, name, &slot);
     }
-    if (fd < 0 || !add(dir_fd, fd, name)) {
+    if (fd >= 0 && slot < 0) { /* too many unfinished ones */
+        (void)pl_remove_at(dir_fd, name, NULL);
+        close(fd);
+        fd = -1;
+        errno = EMFILE;
+    }
+    if (fd < 0) {
         st = pl_fail_errno(err, errno, "create", path);
-        if (fd >= 0) close(fd);
         goto done;
     }
+    slots[slot].lock_fd = fd;
     *temporary = pl_path_join(parent, name);
     if (*temporary == NULL) {
         (void)pl_remove_at(dir_fd, name, NULL);
@@ -275,13 +310,13 @@ static bool has_proc(void) {
 }
 
 static pl_status open_named(pl_new_file *f, const char *shown, int flags, pl_err *err) {
+    int slot = -1; /* if the table is full, the next start removes it */
     pl_unfinished_sweep(f->dir_fd);
-    f->fd = make_temporary(f->dir_fd, f->last, false, flags, 0666, f->temporary);
+    f->fd = make_temporary(f->dir_fd, f->last, false, flags, 0666, f->temporary, &slot);
     if (f->fd < 0) {
         f->temporary[0] = '\0';
         return pl_fail_errno(err, errno, "create", shown);
     }
-    (void)add(f->dir_fd, -1, f->temporary); /* if the table is full, the next start removes it */
     return PL_OK;
 }
 
