@@ -115,7 +115,7 @@ class World:
 
     def env(self):
         return {"PLUMB_CHROMIUM": str(self.bin / "chromium"), "PLUMB_ORT_WEB": str(self.at / "ort-web"), "PATH": f"{self.bin}:/usr/bin:/bin", "HOME": str(self.home), "TMPDIR": str(self.tmp), "LC_ALL": "C.UTF-8",
-                "XDG_CACHE_HOME": str(self.at / "cache"), **{k: v for k, v in os.environ.items() if k.startswith(("ASAN", "UBSAN", "PLUMB_ORT_LIB"))},
+                "XDG_CACHE_HOME": str(self.at / "cache"), **{k: v for k, v in os.environ.items() if k.startswith(("ASAN", "UBSAN", "PLUMB_ORT_LIB", "LD_PRELOAD"))},
                 **({"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"} if TRACED else {})}  # LeakSanitizer and ptrace exclude each other
 
     def look(self):
