@@ -16,7 +16,7 @@
 
 /* What is shared (smaps_rollup) takes a walk through all pages of a process: it is read only when
  * what is resident could make a new peak, and then not again for LEAST_REST times as long. */
-enum { LOOK_MS = 5, LEAST_REST = 10, PROCESSES_MAX = 64 };
+enum { LOOK_MS = 10, LEAST_REST = 50, PROCESSES_MAX = 64 };
 
 struct pl_peak {
     pthread_t thread;
