@@ -270,6 +270,7 @@ static void drop_saved(pl_ort_program *p) {
     pl_ort_map_free(p->map);
     pl_model_free(p->graph);
     pl_buf_release(&p->split);
+    pl_buf_release(&p->whole); /* of that graph */
     pl_file_map_unref(p->saved);
     if (p->saved_folder != NULL) pl_dir_remove(p->saved_folder, NULL);
     pl_free(p->saved_folder);
@@ -336,7 +337,6 @@ void pl_ort_record_release(pl_ort_program *p) {
     pl_ort_record_close(p);
     drop_saved(p);
     pl_model_free(p->original);
-    pl_buf_release(&p->whole);
 }
 
 pl_status pl_ort_record_executed(pl_ort_program *p, pl_bytes *out, pl_err *err) {
